@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster wheel test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -36,6 +36,9 @@ run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.
 
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
+
+wheel: ## the wheel penstock-broker, in dist
+	@$(PYTHON) -m tools.wheel
 
 test: setup-test ## all tests but the slow ones, side by side, with the coverage of the core; ARGS="tests/unit -k batch" chooses
 	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(BESIDE_EACH_OTHER))
@@ -59,10 +62,14 @@ check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside 
 fmt: setup-test ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-reference: setup-test ## write docs/reference from the code
+reference: setup-test ## write docs/reference from the code, and the chart's README from its values
 	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m tools.chart_readme
 
-bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour; ARGS="--quick --only produce" for less
+monitoring: setup-test ## write the dashboards and alerts of deploy/monitoring from the code
+	@$(BIN)/python -m deploy.monitoring
+
+bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour and a quarter; ARGS="--quick --only produce" for less
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses
@@ -74,8 +81,8 @@ bench-spark: setup-test ## Spark over Penstock beside its Kafka connector over A
 compat: setup-test ## other people's tests on one agent and on three, with a report; ARGS="librdkafka --agents 1" for less
 	@$(BIN)/python -m tests.compat $(ARGS)
 
-security: setup-test ## 100,000 drawn questions about rights, answered as by Kafka's own authorizer; ARGS="--questions 1000 --seed 7" for less
-	@$(BIN)/python -m tests.compat.oracle $(ARGS)
+security: setup-test ## every long check of security, one after the other, with a report: fifteen minutes; ARGS="--only outsider refused" for less
+	@$(BIN)/python -m tests.security $(ARGS)
 
 audit-traffic: setup-test ## ten minutes of drawn traffic, a third denied: SQL over the audit topic counts as clients did; ARGS="--minutes 1" for less
 	@$(BIN)/python -m tests.security.audit_traffic $(ARGS)
@@ -95,7 +102,7 @@ frames: setup-test ## 2,000 drawn sequences with frames of format("penstock") an
 requests: setup-test ## drawn requests of all APIs at one agent until one breaks a rule; ARGS="--requests 200000 --seed 7" for more
 	@$(BIN)/python -m tests.requests $(ARGS)
 
-logins: setup-test ## a million drawn and mutated frames before authentication, in one process: a minute; ARGS="--frames 10000 --seed 7" for less
+logins: setup-test ## a million drawn frames before authentication, and flights of TLS, in one process; ARGS="--frames 10000 --sockets 10000" for others
 	@$(BIN)/python -m tests.logins $(ARGS)
 
 damage: setup-test ## damage every kind of stored object under agents, with a report; ARGS="--flips 20 --only parquet" for less

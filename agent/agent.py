@@ -23,20 +23,24 @@ from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
 from agent.http.services import AdminServices
+from agent.http.tail_urls import TailUrls, tail_urls
 from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
 from agent.lake.topic_work import REMEDY_DAMAGED
 from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
+from agent.runtime.loop_lag import observe_loop_lag
 from agent.runtime.metrics import Metrics
+from agent.runtime.notices import Notice, NoticeKind
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
 from agent.security.authentication import ConnectionAuthenticator
 from agent.security.authorizer import check_administrator
-from agent.security.connection_limits import ConnectionLimits, ip_rate_of
+from agent.security.connections.connection_limits import ConnectionLimits, IpRates
 from agent.security.credential_seal import OpenCredentials
 from agent.security.first_users import create_first_users
 from agent.security.http_identity import HttpRights
+from agent.security.oauth.issuer_keys import IssuerKeys
 from agent.security.scram_accounts import CredentialSource
 from agent.security.tls.agent_tls import AgentTls
 from agent.security.wiring import Authentication, wire_authentication
@@ -45,6 +49,7 @@ from agent.server.connection_gate import ConnectionGate
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from agent.server.login_connection import LoginConnection
+from agent.views.agents import rules_view
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.follower import Follower
@@ -100,8 +105,10 @@ class Agent:
         self._damages = damages or StoreDamages()
         self._reserves = reserves
         self._tls = AgentTls(settings, clock, metrics) if tls is None else tls
+        self._issuer_keys: Sequence[IssuerKeys] = ()
         self._catalog_syncs: Sequence[ExternalCatalogSync] = ()
         """Their jobs end before the session does."""
+        self._tail_urls: TailUrls | None = None
         self.is_ready = False
         self.bound: list[ListenerAddress] = []
         self.advertised: list[ListenerAddress] = []
@@ -145,10 +152,13 @@ class Agent:
             tls=self._tls,
         )
         self.http = http_server.bind()
-        self._server = KafkaServer(table=ConnectionTable(metrics=self._metrics), clock=self._clock)
+        self._server = KafkaServer(
+            table=ConnectionTable(metrics=self._metrics, strangers=self._tls.strangers), clock=self._clock
+        )
         await self._bind()
         await self.broker.begin(
-            [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
+            [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised],
+            self._http_url(),
         )
         services = self.broker.services
         await self._create_first_users()
@@ -160,10 +170,19 @@ class Agent:
         )
         self.broker.repeat(*(sync.job for sync in self._catalog_syncs))
         authentication = self._authentication()
+        self._issuer_keys = authentication.issuer_keys
+        for number, keys in enumerate(self._issuer_keys, start=1):
+            self._supervisor.start(f"issuer keys {number}", keys.run)
+        self._tail_urls = tail_urls(self._settings, self._clock)
+        if self._tail_urls is not None:
+            self._supervisor.start("signed ranges", partial(self._tail_urls.check, self._store, self._settings.name))
         run_http = partial(http_server.run, self._admin_services(authentication))
         self._supervisor.start("http", run_http, is_restarted=False)
         KERNELS.watch()
         self._metrics.kernels_loaded.set_function(kernels_ready)
+        self._supervisor.start(
+            "event loop lag", partial(observe_loop_lag, self._clock, self._metrics.loop_lag_seconds.observe)
+        )
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
         if self._tls.has_listeners:
             self.broker.repeat(self._tls.job)
@@ -179,7 +198,8 @@ class Agent:
         if not users:
             return
         seal = self.broker.services.credential_seal
-        create = partial(create_first_users, users, ledger, self._ids, self._clock, seal)
+        record = self.broker.audit_log.record
+        create = partial(create_first_users, users, ledger, self._ids, self._clock, seal, record=record)
         if ledger.state.rules_version >= RULES_SECURITY:
             await create()
         else:
@@ -188,11 +208,15 @@ class Agent:
     def _authentication(self) -> Authentication:
         """The authentication of clients by the users in the state."""
         services = self.broker.services
-        opened = OpenCredentials(lambda: services.state.scram, services.credential_seal)
+        opened = OpenCredentials(
+            lambda: services.state.scram, services.credential_seal, monotonic_s=self._clock.monotonic_s
+        )
         source = CredentialSource(credentials=lambda: opened, version=lambda: services.state.scram_version)
         return wire_authentication(
             self._settings,
             source,
+            barrier=self.broker.authorizer.barrier,
+            tokens=services.delegation_tokens,
             cluster_id=self._identity.cluster_id,
             clock=self._clock,
             ids=self._ids,
@@ -202,8 +226,10 @@ class Agent:
     def _acceptor(self, authentication: Authentication) -> Callable[[str], asyncio.BaseProtocol]:
         """Makes the protocol of a connection, given its listener's name."""
         services, table, metrics = self.broker.services, self._server.table, self._metrics
-        if authentication.listeners:
+        # It reads the file of users again, too, whose passwords count over HTTP without any listener with SASL.
+        if authentication.listeners or self._settings.plain_users is not None:
             self._supervisor.start("deleted credentials", authentication.connections.run)
+        self._tls.handshakes.record = self.broker.audit_log.record
         metrics.connections_unauthenticated.set_function(lambda: len(table.unauthenticated))
 
         def new_connection(listener: str, ssl_object: ssl.SSLObject | None) -> ClientConnection | LoginConnection:
@@ -226,7 +252,7 @@ class Agent:
         services = self.broker.services
         limits = ConnectionLimits(
             configs=lambda: services.broker_configs.now,
-            ip_rate=lambda address: ip_rate_of(services.state.client_quotas, address),
+            ip_rate=IpRates(lambda: services.state.client_quotas).of,
             monotonic_s=self._clock.monotonic_s,
         )
         return lambda listener: ConnectionGate(
@@ -239,15 +265,16 @@ class Agent:
         return AdminServices(
             http_rights=HttpRights(
                 is_enabled=authorizer.settings.is_enabled,
-                rights_of=lambda principal, host: authorizer.rights(principal, (), host),
+                rights_of=authorizer.rights,
                 is_allowed_without_acls=authorizer.settings.is_allowed_without_acls,
             ),
-            is_ready=lambda: self.is_ready,
+            is_ready=lambda: self.is_serving,
             notices=self.notices,
             status=self.status,
             ledger=services.ledger,
             store=self._store,
             metrics=self._metrics,
+            refresh_metrics=self.broker.refresh_metrics,
             clock=self._clock,
             checked_time=services.checked_time,
             broker_configs=services.broker_configs,
@@ -259,8 +286,12 @@ class Agent:
             new_audit=partial(self.broker.new_audit, self._damages),
             digest_key=self._digest_key,
             passwords=authentication.user_passwords,
+            bearer_tokens=authentication.http_tokens,
+            token_owner=partial(services.delegation_tokens.owner_of, catch_up=authorizer.barrier.before_login),
             quotas=services.quotas,
+            tail_urls=self._tail_urls,
             record=self.broker.audit_log.record,
+            until_audit_room=self.broker.audit_log.until_room,
         )
 
     async def _bind(self) -> None:
@@ -270,6 +301,19 @@ class Agent:
             self.bound.append(ListenerAddress(name=listener.name, host=listener.host, port=port))
             named = with_agent_name(shown, self._settings.name)
             self.advertised.append(replace(named, port=shown.port or port))
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether clients should come: it is ready, and no spare that others serve for."""
+        return self.is_ready and not self.broker.services.draining.is_redirecting
+
+    def _http_url(self) -> str | None:
+        """The URL of the HTTP port for people and other agents, once it is bound."""
+        shown = self._settings.advertised_http
+        if shown is None:
+            return None
+        address = with_agent_name(shown.address, self._settings.name)
+        return str(replace(shown, address=replace(address, port=address.port or self.http.port)))
 
     async def drain(self) -> None:
         """Redirect clients to other agents, answer accepted requests, and end the session, within the drain time-out.
@@ -311,6 +355,8 @@ class Agent:
             "cluster_id": self._identity.cluster_id,
             "node_id": self.broker.node_id,
             "session": self.broker.session,
+            **rules_view(self.broker.state),
+            "http": self._http_url(),
             "kafka": [str(listener) for listener in self.advertised],
             "listeners": [str(listener) for listener in self.bound],
             "protocols": {
@@ -320,11 +366,14 @@ class Agent:
             "position": self.broker.state.position,
             "clock": self.broker.clock_text or "believed",
             "intake_bytes_held": self.broker.bytes_held,
+            "read_cache_bytes": self._settings.read_cache_bytes,
         }
 
-    def notices(self) -> Sequence[str]:
+    def notices(self) -> Sequence[Notice]:
+        """The conditions that an operator must act on although the agent serves."""
         return [
             *self._tls.notices(),
+            *(notice for keys in self._issuer_keys for notice in keys.notices()),
             *notices(
                 disk_text="" if self._reserves is None else self._reserves.full_text,
                 clock_text=self.broker.clock_text,
@@ -333,13 +382,14 @@ class Agent:
         ]
 
 
-def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[str]:
-    """The problems that need an operator although the agent serves, one a line."""
-    lines: list[str] = []
+def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[Notice]:
+    """The conditions of disk, clock and objects that need an operator; an empty text or a count of 0 is none."""
+    details: dict[NoticeKind, str] = {}
     if disk_text:
-        lines.append(f"{disk_text}, no records are accepted: {DISK_REMEDY}")
+        details[NoticeKind.DISK_FULL] = f"{disk_text}, no records are accepted: {DISK_REMEDY}"
     if clock_text:
-        lines.append(f"{clock_text}: {CLOCK_REMEDY}")
+        details[NoticeKind.CLOCK_NOT_BELIEVED] = f"{clock_text}: {CLOCK_REMEDY}"
     if damaged_objects_count:
-        lines.append(f"consumers meet damaged objects ({damaged_objects_count}): {REMEDY_DAMAGED}")
-    return lines
+        detail = f"consumers meet damaged objects ({damaged_objects_count}): {REMEDY_DAMAGED}"
+        details[NoticeKind.OBJECTS_DAMAGED] = detail
+    return [Notice(kind=kind, detail=detail) for kind, detail in details.items()]

@@ -23,12 +23,16 @@ from agent.lake.wiring import LakeRoles
 from agent.ledger.clock_check import ClockCheck, verdict_text
 from agent.ledger.clock_trust import ClockTrust
 from agent.ledger.ledger_client import LedgerClient
+from agent.ledger.ledger_metrics import LedgerMetrics
 from agent.ledger.node_ids import node_id_of
+from agent.maintenance.agent_description import AgentDescription
 from agent.maintenance.leader import MaintenanceLeader
+from agent.maintenance.rules_hold import RulesHold
 from agent.maintenance.wiring import MaintenanceRoles
 from agent.produce.audit_wiring import wire_audit_log
 from agent.produce.produce_path import ProducePath
 from agent.recovery.audit import Audit
+from agent.request.draining import Draining
 from agent.request.services import Services
 from agent.request.wiring import wire_services
 from agent.runtime.clock import Clock
@@ -39,11 +43,12 @@ from agent.runtime.supervisor import Run, Supervisor
 from agent.security.audit.audit_log import AuditLog
 from agent.security.authorizer import Authorizer, StateAcls
 from agent.security.credential_seal import CredentialSeal
-from agent.views.state import state_statistics
+from agent.views.cluster_metrics import ClusterMetrics
 from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerIdentity
 from coordinator.state.state import ClusterState
+from protocol.limits import DRAIN_MOVE_SECONDS_MAX, REQUESTED_DRAIN_CHECK_INTERVAL_S
 from protocol.types import SessionId
 from storage.object_store import ObjectStore
 
@@ -62,6 +67,9 @@ class Broker:
     """The writers to the lake, set by `begin`."""
     audit_log: AuditLog
     """The audit log, set by `begin`."""
+    cluster_metrics: ClusterMetrics
+    ledger_metrics: LedgerMetrics
+    """The metrics that are computed for a scrape, set by `begin`."""
 
     def __init__(
         self,
@@ -109,6 +117,7 @@ class Broker:
             metrics=metrics,
             broker_configs=self._broker_configs,
             proposed_time=self._clock_check.proposed_time,
+            is_authorizer_enabled=settings.authorizer.is_enabled,
             is_bucket_ours=self._bucket_watch.is_ours,
         )
         self._maintenance_leader = MaintenanceLeader(ledger=self._ledger, clock=clock, ids=ids)
@@ -137,8 +146,11 @@ class Broker:
         """Bytes of records accepted and not yet acknowledged."""
         return self._produce.bytes_held
 
-    async def begin(self, endpoints: Sequence[Endpoint]) -> None:
-        """Follow the ledger, open a session with these `endpoints`, and begin all background work."""
+    async def begin(self, endpoints: Sequence[Endpoint], http_url: str | None = None) -> None:
+        """Follow the ledger, open a session with these `endpoints`, and begin all background work.
+
+        `http_url`: of the agent's HTTP port, for people and other agents.
+        """
         self._supervisor.start("metadata", self._ledger.apply_loop.run, is_restarted=False)
         self._supervisor.start("barriers", self._ledger.apply_loop.run_barriers, is_restarted=False)
         # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
@@ -146,10 +158,18 @@ class Broker:
         self.repeat(self._clock_check.job)
         self._supervisor.start("bucket watch", self._bucket_watch.run)
         self._supervisor.start("bucket confirmation", self._confirmation.run, is_restarted=False)
-        await self._ledger.open(self._start_session(endpoints))
+        is_rules_held = self._settings.is_rules_held
+        await self._ledger.open(
+            self._start_session(endpoints),
+            is_holding_rules=is_rules_held is True,
+            is_name_mine=self._settings.is_name_mine,
+        )
         self._supervisor.start("ledger writer", self._ledger.writer.run, is_restarted=False)
         self._supervisor.start("session lease", self._ledger.writer.keep_session, is_restarted=False)
+        # Before this agent, or an older one that ends, gives occasion to raise the rules (S3).
+        await RulesHold(self._ledger, is_held=is_rules_held, proposed_time=self._clock_check.proposed_time).carry_out()
         self._wire()
+        self._description = AgentDescription(self._context, http_url=http_url)
         for name, run in self._roles().items():
             self._supervisor.start(name, run)
         if self.audit_log.is_on:
@@ -158,7 +178,9 @@ class Broker:
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
         return {
-            **self._periodic(self._maintenance_leader.job, *self.lake.jobs),
+            **self._periodic(
+                self._maintenance_leader.job, self._description.job, self._requested_drain_job, *self.lake.jobs
+            ),
             **self._maintenance.loops(),
             "group timers": self._groups.classic.run_timers,
             **self._periodic(self._groups.classic.job),
@@ -233,35 +255,84 @@ class Broker:
             authorizer=self.authorizer,
             audit_log=self.audit_log,
             credential_seal=CredentialSeal(settings.secret_key),
+            token_settings=settings.tokens,
+            draining=Draining(self._has_others),
             tasks=self._tasks,
         )
-        metrics = context.metrics
-        if settings.authorizer.is_enabled:
+        shared_use = self.services.quotas.shared_use
+        self._produce.quota_uses = shared_use.take
+        self._ledger.apply_loop.on_quota_uses = shared_use.applied
+        self._wire_metrics()
+
+    def _wire_metrics(self) -> None:
+        context, metrics = self._context, self._context.metrics
+        if self._settings.authorizer.is_enabled:
             metrics.authorizer_view_age_seconds.set_function(lambda: self.authorizer.view_age_s)
-        metrics.watch_state(lambda: state_statistics(self.state, context.proposed_time()))
+        self.cluster_metrics = ClusterMetrics(
+            state=lambda: self.state,
+            is_leader=lambda: self._maintenance_leader.is_leader,
+            now_ms=context.proposed_time,
+            clock=context.clock,
+        )
+        self.ledger_metrics = LedgerMetrics(
+            ledger=self._ledger, is_leader=lambda: self._maintenance_leader.is_leader, clock=context.clock
+        )
+        metrics.add(self.cluster_metrics)
+        metrics.add(self.ledger_metrics)
+        metrics.ledger_position.set_function(lambda: self.state.position)
         metrics.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
         metrics.ledger_entries_applied.set_function(lambda: self._ledger.apply_loop.entries_applied_count)
         metrics.background_restarts.set_function(lambda: self._supervisor.restarts_count)
+
+    async def refresh_metrics(self) -> None:
+        """Compute the metrics that are computed for a scrape."""
+        await self.ledger_metrics.refresh()
+        await self.cluster_metrics.refresh()
 
     async def redirect_clients(self, *, seconds_max: float) -> None:
         """Let clients move to other agents. Returns at once without other agents, else once no request comes any more.
 
         Raises as `drain` does, and `TimeoutError` after `seconds_max`.
         """
-        if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
+        if not self._has_others():
             self._groups.stop()
             return
-        self.services.draining.begin()
         async with self._clock.timeout(seconds_max):
             try:
-                # Accepted records are committed before another agent leads (S8): else a producer's next batch could be
-                # committed there before them. After half of the time others lead all the same, or no client would move.
-                await self._commit_accepted(seconds_max / 2)
-                await self._ledger.start_drain()
+                await self._let_others_lead(seconds_max)
             finally:
-                self.services.draining.announce()
                 self._groups.stop()
             await self.services.draining.until_quiet(self._clock)
+
+    async def _let_others_lead(self, seconds_max: float) -> None:
+        """Redirect clients, and leave Metadata. Raises `OutcomeUnknown` as `LedgerClient.start_drain` does."""
+        self.services.draining.begin()
+        try:
+            # Accepted records are committed before another agent leads (S8): else a producer's next batch could be
+            # committed there before them. After half of the time others lead all the same, or no client would move.
+            await self._commit_accepted(seconds_max / 2)
+            await self._ledger.start_drain()
+        finally:
+            self.services.draining.announce()
+
+    def _has_others(self) -> bool:
+        """Whether another agent serves and does not drain."""
+        others = (session for number, session in self.state.sessions.items() if number != self.session)
+        return not all(session.is_draining for session in others)
+
+    @property
+    def _requested_drain_job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="requested drain", interval_s=REQUESTED_DRAIN_CHECK_INTERVAL_S, run_once=self._drain_on_request
+        )
+
+    async def _drain_on_request(self) -> None:
+        """Drain if somebody asked for it. The agent goes on: groups and partitions come back where no other is left."""
+        session = self.state.sessions.get(self.session)
+        if session is None or not session.is_drain_requested or session.is_draining:
+            return
+        log.warning("this agent drains, as it was asked to; clients go to the other agents until it is restarted")
+        await self._let_others_lead(DRAIN_MOVE_SECONDS_MAX)
 
     async def _commit_accepted(self, seconds_max: float) -> None:
         try:

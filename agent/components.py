@@ -6,6 +6,7 @@ The order of start and stop is here and in `agent.agent`. Start: ledger, bucket,
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from agent.config.addresses import (
     read_ledger_url,
     read_store_url,
 )
+from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
 from agent.ledger.ledger_outages import OutageLoggingLedger
@@ -43,6 +45,7 @@ from agent.runtime.start_retries import once_there
 from agent.runtime.stop_signals import StopSignals, watch_signals
 from agent.security.tls.agent_tls import AgentTls
 from coordinator.ledger.port import LedgerCorrupt
+from protocol.kernel_folder import choose_kernel_folder
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +69,9 @@ async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], Non
 
     Returns the time of the first signal, in seconds of the monotonic clock.
     """
+    choose_kernel_folder(settings.cache_dir)
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
+    metrics.memory_limit_bytes.set(memory_limit() or math.inf)
     stopping = asyncio.Event()
     starting = asyncio.current_task()
     assert starting is not None, "an agent runs as a task"

@@ -27,5 +27,7 @@ class AgentContext:
     """The configs that are set, by Kafka's names; they change while the agent runs."""
     proposed_time: Callable[[], Milliseconds | None]
     """The wall clock's time; None while this machine's clock is not trusted (safety rules S2, S21)."""
+    is_authorizer_enabled: bool = False
+    """Whether rights hold: then a topic's table shows no schema of other topics' subjects."""
     is_bucket_ours: Callable[[], Awaitable[bool]]
     """Whether the bucket names this ledger: nothing is deleted from another one (safety rule S9)."""

@@ -122,7 +122,7 @@ def _options() -> argparse.Namespace:
         "--seconds", type=float, default=0, help="about how long an unlimited producer is at work (2.5; quick: 0.3)"
     )
     parser.add_argument("--megabytes", type=int, default=0, help="what is loaded to be consumed (200; quick: 20)")
-    parser.add_argument("--minutes", type=float, default=60, help="no row begins after this time (60)")
+    parser.add_argument("--minutes", type=float, default=80, help="no row begins after this time (80)")
     parser.add_argument(
         "--without", action="append", default=[], choices=["embedded", "minio", "cluster"], help="leave out a peer"
     )

@@ -64,6 +64,14 @@ class Kind(Enum):
     """As fast as it goes over TLS, beside the same over plaintext."""
     TLS_CONSUME = "tls-consume"
     """The same from memory."""
+    TLS_HANDSHAKES = "tls-handshakes"
+    """Mutual TLS, 600 at once: what one costs, what others notice, and the memory of idle connections."""
+    TLS_START = "tls-start"
+    """Start-up with `--secure`."""
+    RIGHTS_PRODUCE = "rights-produce"
+    """As fast as it goes with the authorizer and 10,000 ACLs, beside the same without."""
+    RIGHTS_CONSUME = "rights-consume"
+    """The same from memory, in small answers."""
     COLD_START = "cold-start"
     """Start-up where nothing of the program is in the system's page cache."""
 
@@ -103,13 +111,15 @@ class Case:
                 return f"{self.kind.value} {shape} {self.compression:<4} {batch}"
             case Kind.PRODUCE_PACED:
                 return f"produce-paced {self.rate * self.value_bytes / 1e6:g} MB/s {shape} {batch}"
+            case Kind.TLS_HANDSHAKES:
+                return f"tls-handshakes {self.rate}/s {shape}"
             case Kind.LATENCY:
                 return f"latency {self.rate}/s {shape}"
             case Kind.END_TO_END:
                 return f"end-to-end {self.value_bytes:>4} B"
             case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
                 return f"{self.kind.value} {shape} {self.compression}"
-            case Kind.TLS_PRODUCE | Kind.TLS_CONSUME:
+            case Kind.TLS_PRODUCE | Kind.TLS_CONSUME | Kind.RIGHTS_PRODUCE | Kind.RIGHTS_CONSUME:
                 return f"{self.kind.value} {shape} {batch}"
             case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
                 rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
@@ -119,7 +129,7 @@ class Case:
                 return f"transactions {self.transaction_ms:>4} ms {shape}"
             case Kind.COMMIT:
                 return f"commit p{self.partitions}"
-            case Kind.RAW_PUT | Kind.METADATA | Kind.OBJECT_REQUESTS | Kind.IDLE | Kind.GROUPS | Kind.COLD_START:
+            case _:
                 return str(self.kind.value)
 
 
@@ -158,6 +168,7 @@ def cases() -> Iterator[Case]:
     yield Case(kind=Kind.IDLE)
     yield Case(kind=Kind.GROUPS, peers=FAST_PEERS)
     yield from _tls()
+    yield from _rights()
     yield Case(kind=Kind.COLD_START, peers=(PeerName.EMBEDDED,))
 
 
@@ -211,7 +222,17 @@ def _tls() -> Iterator[Case]:
     small = Case(kind=Kind.TLS_PRODUCE, value_bytes=1000, partitions=16, peers=FAST_PEERS)
     yield small
     yield replace(small, batch_bytes=MIB, request_bytes=8 * MIB)
-    yield replace(small, kind=Kind.TLS_CONSUME, batch_bytes=256 * KIB, linger_ms=20)
+    for batch_bytes in (16 * KIB, MIB):
+        yield replace(small, kind=Kind.TLS_CONSUME, batch_bytes=batch_bytes, request_bytes=8 * MIB, linger_ms=20)
+    yield replace(small, kind=Kind.TLS_HANDSHAKES, partitions=1, rate=1000, linger_ms=0)
+    yield Case(kind=Kind.TLS_START, peers=(PeerName.EMBEDDED,))
+
+
+def _rights() -> Iterator[Case]:
+    """Brokers of their own. Batches are small, so that there are many requests to be judged."""
+    produced = Case(kind=Kind.RIGHTS_PRODUCE, value_bytes=1000, partitions=16, peers=FAST_PEERS)
+    yield produced
+    yield replace(produced, kind=Kind.RIGHTS_CONSUME, linger_ms=20)
 
 
 def _consume() -> Iterator[Case]:

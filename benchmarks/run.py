@@ -21,8 +21,10 @@ from benchmarks.cases import Case, Kind, PeerName
 from benchmarks.measure import agent as measure_agent
 from benchmarks.measure import cluster as measure_cluster
 from benchmarks.measure import groups as measure_groups
+from benchmarks.measure import rights as measure_rights
 from benchmarks.measure import rows as measure
 from benchmarks.measure import tls as measure_tls
+from benchmarks.measure import tls_handshakes
 from benchmarks.measure import transactions as measure_transactions
 from benchmarks.measure.rows import Bench
 from benchmarks.peers.brokers import KafkaPeer, Peer, PenstockPeer
@@ -37,6 +39,7 @@ from tests.support.processes import ProcessFailed
 
 FAILURES = (
     KafkaException,
+    measure_rights.NotEnforced,
     ProcessFailed,
     UnreadableOutput,
     OSError,
@@ -175,6 +178,21 @@ def _measurement(  # noqa: C901 - one arm per kind
         case Kind.TLS_CONSUME:
             with measure_tls.encrypted(bench, peer), measure.loaded(bench, peer, case) as topics:
                 yield lambda: measure_tls.consume(bench, peer, case, topics)
+        case Kind.TLS_HANDSHAKES:
+            with measure_tls.encrypted(bench, peer, is_mutual=True):
+                yield lambda: tls_handshakes.measure(bench, peer, case)
+        case Kind.TLS_START:
+            assert isinstance(peer, PenstockPeer)
+            yield lambda: measure_tls.secure_start(peer)
+        case Kind.RIGHTS_PRODUCE:
+            with measure_rights.turns(bench, peer, lambda folder: _peer(peer.name, folder, bench)) as brokers:
+                yield lambda: measure_rights.produce(bench, brokers, case)
+        case Kind.RIGHTS_CONSUME:
+            with (
+                measure_rights.turns(bench, peer, lambda folder: _peer(peer.name, folder, bench)) as brokers,
+                measure_rights.loaded(bench, brokers, case) as topics,
+            ):
+                yield lambda: measure_rights.consume(bench, brokers, case, topics)
         case Kind.METADATA:
             yield lambda: measure_agent.metadata(bench)
         case Kind.OBJECT_REQUESTS:

@@ -38,7 +38,20 @@ CLUSTER_START_SECONDS = 4.0
 """With the seconds of its agents' end."""
 RAW_LATENCY_SECONDS = 1.0
 COMMIT_SECONDS, COMMIT_PARTITION_SECONDS = 0.01, 0.0001
-SINGLE_ROUND = (Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST, Kind.GROUPS, Kind.COMMIT)
+STORMS_SECONDS = 12.0
+"""Storms of handshakes without a producer, and connections that are idle."""
+RIGHTS_TURNS = 4
+"""How often brokers with and without the authorizer come to work in a round."""
+RIGHTS_PASSES = 3
+"""Over a topic, in one turn."""
+ACLS_SECONDS = 5.0
+"""Until 10,000 ACLs are there."""
+SMALL_ANSWERS_MB_PER_S = 150.0
+RIGHTS_BROKERS_SECONDS = 4 * RESTART_SECONDS + 2 * PEER_SECONDS + ACLS_SECONDS
+"""Two brokers, of which one starts twice, and the peer's own start behind them."""
+SINGLE_ROUND = (
+    *(Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST, Kind.GROUPS, Kind.COMMIT, Kind.TLS_HANDSHAKES, Kind.TLS_START),
+)
 """They repeat by themselves, or last long enough."""
 
 
@@ -63,7 +76,7 @@ class Scale:
     def records(self, case: Case, peer: PeerName) -> int:
         """How many records one measurement of a row sends to a peer, or loads into it."""
         match case.kind:
-            case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.TRANSACTIONS | Kind.TLS_PRODUCE:
+            case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.TRANSACTIONS | Kind.TLS_PRODUCE | Kind.RIGHTS_PRODUCE:
                 is_small = case.batch_bytes < MIB
                 speed = PRODUCED_MB_PER_S[case.value_bytes, not is_small, case.partitions > 1]
                 # Where each flush is a PUT over HTTP, five small requests in flight leave a client little.
@@ -73,7 +86,7 @@ class Scale:
                 return PACED_SECONDS * case.rate
             case Kind.CLUSTER_COST:
                 return CLUSTER_COST_SECONDS * case.rate
-            case Kind.LATENCY | Kind.CLUSTER_LATENCY:
+            case Kind.LATENCY | Kind.CLUSTER_LATENCY | Kind.TLS_HANDSHAKES:
                 return self.latency_records
             case Kind.END_TO_END:
                 return self.end_to_end_records
@@ -111,11 +124,16 @@ def _preparation_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             return 2 * CLIENT_SECONDS + passes * megabytes / LOADED_MB_PER_S
         case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
             return CLUSTER_START_SECONDS * case.agents + 2 * CLIENT_SECONDS
-        case Kind.TLS_PRODUCE:
+        case Kind.TLS_PRODUCE | Kind.TLS_HANDSHAKES:
             return 2 * RESTART_SECONDS + PEER_SECONDS
         case Kind.TLS_CONSUME:
             megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
             return 2 * RESTART_SECONDS + PEER_SECONDS + 2 * CLIENT_SECONDS + megabytes / LOADED_MB_PER_S
+        case Kind.RIGHTS_PRODUCE:
+            return RIGHTS_BROKERS_SECONDS
+        case Kind.RIGHTS_CONSUME:
+            megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
+            return RIGHTS_BROKERS_SECONDS + 2 * (2 * CLIENT_SECONDS + megabytes / LOADED_MB_PER_S)
         case _:
             return 0.0
 
@@ -128,6 +146,10 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
             return 2 * (CLIENT_SECONDS + 1.2 * scale.produce_seconds)
         case Kind.COMMIT:
             return CLIENT_SECONDS + scale.commits * (COMMIT_SECONDS + case.partitions * COMMIT_PARTITION_SECONDS)
+        case Kind.TLS_HANDSHAKES:
+            return STORMS_SECONDS + 2 * (CLIENT_SECONDS + scale.records(case, peer) / case.rate)
+        case Kind.TLS_START:
+            return 3 * RESTART_SECONDS
         case Kind.PRODUCE_PACED | Kind.LATENCY:
             return CLIENT_SECONDS + scale.records(case, peer) / case.rate
         case Kind.END_TO_END:
@@ -139,6 +161,11 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
         case Kind.TLS_CONSUME:
             megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
             return 2 * (CLIENT_SECONDS + megabytes / CONSUMED_MB_PER_S)
+        case Kind.RIGHTS_PRODUCE:
+            return RIGHTS_TURNS * (CLIENT_SECONDS + 1.2 * scale.produce_seconds)
+        case Kind.RIGHTS_CONSUME:
+            megabytes = (0.25 + RIGHTS_PASSES) * scale.records(case, peer) * case.value_bytes / 1e6
+            return RIGHTS_TURNS * (CLIENT_SECONDS + megabytes / SMALL_ANSWERS_MB_PER_S)
         case Kind.RAW_PUT:
             return 0.5 + scale.megabytes / CONSUMED_MB_PER_S
         case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:

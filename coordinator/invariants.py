@@ -15,7 +15,7 @@ from coordinator.state.chunk_index import NO_OBJECT, OFFSET_FIRST
 from coordinator.state.registry import registry_faults
 from coordinator.state.state import ClusterState, PartitionState, TopicState
 from coordinator.state.transaction_invariants import transaction_faults
-from protocol.limits import ACLS_MAX, SCRAM_CREDENTIALS_MAX
+from protocol.limits import ACLS_MAX, DELEGATION_TOKENS_MAX, SCRAM_CREDENTIALS_MAX
 from protocol.types import SEQUENCE_END
 from txn.producer_state import BATCHES_REMEMBERED, NO_SEQUENCE, SEQUENCE_FIRST, ProducerState
 
@@ -239,3 +239,8 @@ def _security(state: ClusterState) -> Iterator[str]:
         yield f"{len(state.acls)} ACLs and {len(state.scram)} credentials are there, and none ever was"
     if len(state.acls) > ACLS_MAX or len(state.scram) > SCRAM_CREDENTIALS_MAX:
         yield f"{len(state.acls)} ACLs and {len(state.scram)} credentials are more than there may be"
+    if len(state.tokens) > DELEGATION_TOKENS_MAX:
+        yield f"{len(state.tokens)} delegation tokens are more than there may be"
+    for token_id, token in state.tokens.items():
+        if not token.issue_ms <= token.expiry_ms <= token.max_ms:
+            yield f"the delegation token {token_id} does not end between its begin and its longest life"

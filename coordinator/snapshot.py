@@ -36,6 +36,7 @@ from coordinator.codec.snapshot_wire import (
 )
 from coordinator.codec.transaction_wire import transactional_id_to_wire
 from coordinator.commands.commands import Endpoint
+from coordinator.commands.delegation_tokens import TokenRow
 from coordinator.commands.forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.group_values import vacant_of
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_NEWEST
@@ -229,6 +230,7 @@ def _to_wire(state: ClusterState) -> SnapshotContent:
         scram=[ScramRow.of(credential_id, credential) for credential_id, credential in sorted(state.scram.items())],
         is_security_set_up=state.is_security_set_up,
         is_acls_confirmed=state.is_acls_confirmed,
+        tokens=[TokenRow.of(token_id, token) for token_id, token in state.tokens.items()],
     )
 
 
@@ -248,6 +250,11 @@ def _from_session(session_id: SessionId, session: SessionState) -> SnapshotSessi
         rules_version=session.rules_version,
         entry_next=session.entry_next,
         is_draining=session.is_draining,
+        http_url=session.http_url,
+        version=session.version,
+        started_ms=session.started_ms,
+        is_drain_requested=session.is_drain_requested,
+        draining_since_ms=session.draining_since_ms,
     )
 
 
@@ -350,6 +357,8 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         acl_index=AclIndex.of(acls),
         acls_version=wire.position,
         scram_version=wire.position,
+        tokens={row.token_id: row.token() for row in wire.tokens},
+        tokens_version=wire.position,
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),
@@ -389,6 +398,11 @@ def _to_session(wire: SnapshotSession) -> SessionState:
         rules_version=wire.rules_version,
         entry_next=wire.entry_next,
         is_draining=wire.is_draining,
+        http_url=wire.http_url,
+        version=wire.version,
+        started_ms=Milliseconds(wire.started_ms),
+        is_drain_requested=wire.is_drain_requested,
+        draining_since_ms=Milliseconds(wire.draining_since_ms),
     )
 
 

@@ -52,15 +52,18 @@ SASL_FRAME_BYTES_HIGHEST = 4 * MIB
 SASL_SECONDS_MAX = 10.0
 """In how long a client has to authenticate."""
 UNAUTHENTICATED_CONNECTIONS_MAX = CONNECTIONS_MAX // 2
-"""Connections whose clients have not authenticated: strangers leave the other half to those who have."""
+"""Connections whose TLS handshake or SASL login is not done: strangers leave the other half to those who have ended
+it."""
+UNAUTHENTICATED_FRAMES_PER_TURN_MAX = 8
+"""Frames of such connections that are handled in one turn of the loop, in about half a millisecond."""
 UNAUTHENTICATED_BYTES_MAX = 32 * MIB
 """Frames of all of them together that do not fit into their first buffers; beyond it such a frame waits."""
 UNAUTHENTICATED_BUFFER_BYTES = 512
 """The first receive buffer of one: most frames of an authentication have less than 200 bytes."""
 PASSWORD_CHECKS_MAX = 8
 """Passwords of PLAIN that are checked at once, each in a thread for 2 to 3 ms."""
-PASSWORD_CHECKS_WAITING_MAX = 64
-"""Checks that wait for a thread; beyond it a check fails at once."""
+PASSWORD_CHECKS_WAITING_MAX = 2_000
+"""Checks that wait for a thread; beyond it a check fails at once. Clients that authenticate have SASL_SECONDS_MAX."""
 PLAIN_USERS_BYTES_MAX = 16 * MIB
 """The file of users for PLAIN, with about 200 bytes a user."""
 PLAIN_USERS_RELOAD_SECONDS = 10.0
@@ -92,6 +95,22 @@ SASL_NAME_CHARS_MAX = 1_024
 """A user's name as a client may give it; RFC 4616 asks for 255 bytes at least."""
 BEARER_TOKEN_BYTES_MAX = 16 * KIB
 """A first message of OAUTHBEARER: a signed token has one to four KiB."""
+TOKEN_GROUPS_MAX = 32
+"""Groups of a token: the rights of each request are looked up for all of them."""
+TOKEN_TIME_SECONDS_MAX = (1 << 63) // 1_000 - 1
+"""The latest time of a token, in seconds since 1970: its milliseconds fit into an INT64 of the protocol."""
+ISSUER_KEYS_BYTES_MAX = MIB
+"""The key set of an issuer of tokens. A key has less than one KiB, and an issuer has two to ten."""
+ISSUER_KEYS_SECONDS_MAX = 10.0
+"""In how long an issuer has to answer with its keys."""
+ISSUER_KEYS_WAIT_SECONDS_MAX = 5.0
+"""How long a token waits for its issuer's keys, if they are being read."""
+ISSUER_KEYS_EARLY_SECONDS = 60.0
+"""Between two times that keys are read early because a token names an unknown one (Kafka's RefreshingHttpsJwks)."""
+ISSUER_KEYS_FILE_SECONDS = 10.0
+"""How often a file of keys is looked at."""
+RSA_KEY_BITS_MIN = 2_048
+"""A shorter key of an issuer is not used (RFC 7518, section 3.3)."""
 ARRAY_LENGTH_MAX = 1_000_000
 """Elements in any array of a request; a length beyond the bytes that remain is rejected first."""
 REQUEST_METADATA_BYTES_MAX = 16 * MIB
@@ -130,10 +149,13 @@ TLS_HANDSHAKE_SECONDS_MAX = 10.0
 """From the connection until the handshake is done."""
 TLS_HANDSHAKES_UNDER_WAY_MAX = 16
 """Steps of handshakes that are with the thread that makes them, one after the other."""
-TLS_HANDSHAKES_WAITING_MAX = 512
-"""Steps that wait for that; a connection with one more is closed."""
-TLS_HANDSHAKES_OPEN_MAX = CONNECTIONS_MAX // 2
-"""Connections whose handshakes are not done; one more is closed."""
+TLS_HANDSHAKES_WAITING_MAX = 1024
+"""Steps that wait for that, up to two seconds; a connection with one more is closed."""
+TLS_HANDSHAKES_BEGUN_MAX = 2048
+"""Handshakes that have begun and are not done: 46 KiB each for OpenSSL, 92 MiB in all, and half as
+much again for those that were closed while a step of theirs waited."""
+ADDRESSES_REMEMBERED_MAX = 1024
+"""Addresses of clients whose text is remembered."""
 TLS_RECEIVE_BUFFER_BYTES = 64 * KIB
 """The one buffer that encrypted bytes of all connections arrive in. So much may wait of a connection that does not
 read."""
@@ -219,8 +241,18 @@ BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
 DENIAL_BARRIER_SECONDS = 0.05
 """The interval in which all denials of an agent share one barrier (safety rule S16)."""
+LOGIN_BARRIER_SECONDS_MAX = 3.0
+"""How long a login waits for its barrier (safety rule S16); then it is judged by what is applied.
+
+At most twice as long where an earlier login's barrier, which began before it came, is not answered either.
+"""
 RIGHTS_NAMES_MAX = 100_000
-"""Names of resources whose rights an agent remembers, of all principals together; beyond it all are forgotten."""
+"""Names of resources whose rights an agent remembers, of all principals together; beyond it the oldest is forgotten."""
+RIGHTS_PRINCIPALS_MAX = 30_000
+"""Principals, each with groups and address, whose rights an agent remembers: 51 MiB. Beyond it the oldest is forgotten.
+
+Its names count in `RIGHTS_NAMES_MAX`, too.
+"""
 CONNECTION_EPOCH_SECONDS_MAX = 1.0
 """How long after a connection was accepted its epoch may be known, and a request may wait for it (safety rule S7)."""
 STORE_CHECK_READS_MAX = 2
@@ -290,6 +322,9 @@ FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 GC_OBJECTS_MIN = 20_000
 """How many objects that may be in cycles are made, and not freed, before the collector looks at them: in about 1 ms."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
+"""The read cache of an agent whose memory nothing limits; one in a container takes a share of its limit."""
+READ_CACHE_BYTES_MIN = MIB
+READ_CACHE_BYTES_MAX = 1024 * 1024 * MIB
 READ_CACHE_ENTRY_BYTES = KIB
 """The bytes that an entry of the read cache takes beside its payload, about: its key, its index of batches, the
 allocator's."""
@@ -375,8 +410,24 @@ SECURITY_ENTRY_BYTES_MAX = 256 * KIB
 """Names of the ACLs or users of one entry, in UTF-8. It is full at half of the bytes that an entry may have."""
 SECURITY_NAME_CHARS_MAX = 1_024
 """The name of a principal, a host, a user, or an ACL's pattern."""
+DELEGATION_TOKENS_MAX = 10_000
+DELEGATION_TOKENS_PER_REQUESTER_MAX = 1_000
+"""A principal that may create tokens cannot use up the tokens of all others."""
+DELEGATION_TOKEN_RENEWERS_MAX = 32
+DELEGATION_TOKEN_ID_CHARS_MAX = 64
+"""Ids that agents make have 22."""
+DELEGATION_TOKENS_EXPIRED_PER_ENTRY_MAX = 1_000
+"""Kafka's DelegationTokenControlManager.MAX_RECORDS_PER_EXPIRATION."""
+DELEGATION_TOKEN_TIME_MS_MAX = 253_402_300_799_999
+"""The end of the year 9999, the latest time that a response can have."""
 QUOTA_CLIENTS_COUNTED_MAX = 10_000
 """Pairs of user and client id whose use is counted; beyond it the least recently seen begin again at zero."""
+QUOTA_USES_PER_COMMIT_MAX = 256
+"""Pairs whose use one ledger entry holds for other agents; further ones wait for the next entry."""
+QUOTA_OWN_SESSIONS_MAX = 100
+"""Sessions of its own whose entries an agent knows, the newest ones."""
+QUOTA_ENTITY_LABELS_MAX = 100
+"""Entities with a label of their own in penstock_quota_throttled_total; further ones are `other`."""
 THROTTLE_MS_MAX = (1 << 31) - 1
 """The longest throttle time that a response can have."""
 
@@ -708,6 +759,15 @@ SESSION_END_SECOND_TRY_S = 0.5
 SESSION_WATCH_RETRY_S = 1.0
 RULES_CHECK_INTERVAL_S = 3.0
 """How often it is looked whether every live agent knows newer rules (safety rule S3)."""
+RULES_HOLD_MS_MAX = 253_402_300_799_999
+"""The latest time that the hold of the rules version may have: the last millisecond of the year 9999."""
+AGENT_DESCRIPTION_CHECK_INTERVAL_S = 1.0
+"""How often an agent checks, in its own state alone, whether its session has its description."""
+REQUESTED_DRAIN_CHECK_INTERVAL_S = 1.0
+"""How often an agent checks, in its own state alone, whether it is asked to drain."""
+REQUESTED_DRAIN_WAIT_SECONDS = 10.0
+"""How long the request for a drain waits for its beginning: for the check, and for what the agent has accepted."""
+REQUESTED_DRAIN_POLL_SECONDS = 0.1
 MAINTENANCE_CLAIM_CHECK_INTERVAL_S = 1.0
 """How often an agent checks, in its own state alone, whether there is a maintenance leader."""
 MAINTENANCE_CLAIM_JITTER_S = 1.0
@@ -813,8 +873,11 @@ STOP_SECONDS_MAX = 5.0
 
 # HTTP: administration, metrics, inspection.
 HTTP_CONNECTIONS_MAX = 200
+HTTP_REQUESTS_MAX = 400
 HTTP_CONNECTIONS_OPEN_MAX = 1_000
-"""Open connections. Those beyond `HTTP_CONNECTIONS_MAX` are answered with an error, further ones are closed at once."""
+"""Open connections. Those beyond `HTTP_CONNECTIONS_MAX` take the place of ones that have sent no whole request, or
+whose failed login is answered late. Where there are none, those beyond `HTTP_REQUESTS_MAX` are answered with an error,
+and further ones are closed at once. What lies between the first two leaves time for those that had to go to end."""
 HTTP_REQUEST_SECONDS_MAX = 30.0
 """In how long a request has to arrive whole, and the first one of a connection to come at all."""
 HTTP_READ_BYTES_MIN = 256 * KIB
@@ -834,19 +897,33 @@ HTTP_ROWS_MAX = 10_000
 HTTP_TOKEN_CHARS_MIN = 16
 """A shorter token could be guessed."""
 HTTP_TOKEN_CHARS_MAX = 512
+"""A token of a file. One that an issuer signed has at most BEARER_TOKEN_BYTES_MAX."""
+HTTP_BEARER_SECONDS_REMEMBERED = 60.0
+"""How long a signed token that was right is not checked again, unless it expires or its issuer's keys change."""
+HTTP_BEARERS_REMEMBERED_MAX = 10_000
 HTTP_TAIL_RANGE_BYTES_MAX = 16 * MIB
 """Bytes of an object in an answer to a reader of one topic. Larger ranges are read in parts."""
 HTTP_TAIL_READS_MAX = 4
 """Such answers that are read from the store at once; others wait."""
 HTTP_TAIL_FOOTERS_MAX = 500
 """Footers of intake objects that are kept for these reads."""
+HTTP_TAIL_URLS_MAX = 100
+"""Ranges of an intake object that one request has signed."""
+HTTP_TAIL_OBJECT_BYTES_MAX = 1 << 40
+"""The greatest position in an object that a request may name: far beyond any intake object."""
+HTTP_TAIL_URL_SECONDS = 300
+"""How long a URL holds that is signed for one range of bytes. A right that is revoked ends new ones."""
+STORE_CLOCK_SKEW_SECONDS_MAX = 900
+"""By how much a client's clock may differ from the store's: S3's own limit."""
+STORE_SIGNED_CHECK_SECONDS_MAX = 10.0
+"""How long the store may take for each request of the check of signed ranges."""
 HTTP_PASSWORD_SECONDS_REMEMBERED = 60.0
 """How long a password that was right is not checked again, unless the user's credential changes."""
 HTTP_PASSWORDS_REMEMBERED_MAX = 1_000
 HTTP_FAILED_LOGIN_SECONDS = 0.1
 """For how long the answer to a failed login waits: Kafka's default of connection.failed.authentication.delay.ms."""
 HTTP_FAILED_LOGINS_WAITING_MAX = 50
-"""Answers to failed logins that wait. While there are so many, no other password is checked."""
+"""Answers to wrong passwords of one address that wait. While there are so many, its passwords are not checked."""
 
 # The Iceberg catalog.
 CATALOG_BODY_BYTES_MAX = MIB
@@ -906,6 +983,20 @@ CLIENT_SAID_CHARS_MAX = 200
 """So much is kept of a client's id, and of the name and the version of its software."""
 METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
+METRIC_TOPICS_MAX = 500
+"""Topics whose traffic an agent counts one by one; it counts that of all others together."""
+METRIC_SERIES_MAX = 5_000
+"""Topics, groups, and pairs of both that a scrape reports one by one: those that are furthest behind."""
+METRIC_LEDGER_SECONDS_MAX = 1.0
+"""How long a scrape waits for the ledger."""
+METRIC_LEDGER_INTERVAL_S = 1.0
+"""The time between two such requests, at least."""
+LOOP_LAG_INTERVAL_S = 1.0
+"""How often the lag of the event loop is measured."""
+METRIC_ROWS_PER_TURN = 50
+"""Partitions and committed offsets, 10 to 20 us each, that are looked at for a scrape before other tasks run."""
+METRIC_REFRESH_SHARE_MAX = 0.05
+"""The share of the time in which the cluster-wide metrics may be computed, however often an agent is scraped."""
 RETENTION_TOPICS_LISTED_MAX = 10
 """Names in the log line of a pass that dropped records."""
 GROUP_NAMES_LISTED_MAX = 3
@@ -925,6 +1016,21 @@ SPARK_MANIFEST_READS_MAX = 3
 SPARK_LOOKS_APART_SECONDS = 0.1
 """The time between a stream's reads of the manifest, at least: each is a request. Agents write one a second by
 default."""
+SPARK_AGENT_LOOKS_APART_SECONDS = 0.5
+"""The same for a stream that reads through an agent, whose answer asks the ledger each time."""
+SPARK_AGENT_REQUESTS_MAX = 8
+"""Requests of one process to an agent at a time."""
+SPARK_AGENT_ANSWER_SECONDS_MAX = 60.0
+"""How long an agent may be silent within an answer."""
+SPARK_THROTTLED_SECONDS_MAX = 600.0
+"""How long a request waits, in all, for a fetch quota."""
+SPARK_KEYS_RENEWED_SHARE = 0.75
+"""The share of their remaining time after which vended keys are renewed. An agent hands out new keys once half of
+theirs is over, so this is later, and leaves an outage of the agent a quarter of the time."""
+SPARK_KEYS_SECONDS_UNKNOWN = 60.0
+"""How long vended keys are used whose remaining time is not known: less than an agent ever leaves."""
+SPARK_NO_KEYS_SECONDS = 300.0
+"""How long an agent that vends no keys, or signs no URLs, is not asked for some."""
 SPARK_PLAN_ATTEMPTS_MAX = 5
 """How often a plan is made again because the table's metadata was replaced meanwhile."""
 SPARK_PAUSES_MAX = 5
@@ -969,8 +1075,25 @@ AUDIT_LOG_TOPIC_SECONDS_MAX = 30.0
 """In how long a batch of the audit log's topic has to be acknowledged before it is sent again."""
 AUDIT_LOG_TEXT_CHARS_MAX = 256
 """Characters of one text of an event: a client id, a name."""
+AUDIT_LOG_FILE_BYTES_SECURE = 16 * MIB
+"""The size at which `penstock run --secure` begins a new file of the audit log: some 40,000 events."""
+AUDIT_LOG_FILE_BYTES_MIN = 64 * KIB
+"""The smallest `--audit-log-bytes`: many times what one write appends."""
+AUDIT_LOG_FILES_KEPT = 4
+"""Files of the audit log before the current one, where it is bounded."""
 AUDIT_LOG_DETAIL_CHARS_MAX = 1_024
 """Characters that say what a change changed."""
+AUDIT_LOG_BUDGET_SECONDS = 60.0
+"""The window of the budgets of denials and of failed log-ins."""
+AUDIT_LOG_SOURCE_EVENTS_MAX = 600
+"""Different denials, and as many failed log-ins, of one principal or address in a window that are events of their own:
+0.3 MB. Drawn traffic of which a third is denied has 240 (`make audit-traffic`)."""
+AUDIT_LOG_STRANGERS_EVENTS_MAX = 6_000
+"""The same of all clients without a login together: they have as many addresses as they like."""
+AUDIT_LOG_SOURCES_MAX = 10_000
+"""Principals and addresses that have a budget of their own in a window; others share one."""
+AUDIT_LOG_COUNTS_MAX = 1_000
+"""Events of a window that stand for several each; what none of them counts is dropped."""
 
 # The command line.
 AUDIT_DISAGREEMENTS_LISTED_MAX = 1_000

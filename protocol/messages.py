@@ -89,6 +89,13 @@ def write_response(frame: RequestFrame, entity: ResponsePayload) -> list[Buffer]
     return [out.getvalue()]
 
 
+def write_body(entity: ResponsePayload) -> bytes:
+    """A response without its header."""
+    out = io.BytesIO()
+    entity_writer(type(entity))(out, entity)
+    return out.getvalue()
+
+
 @cache
 def _request_schema(api_key: int, api_version: int) -> type[RequestPayload]:
     return load_request_schema(api_key, api_version)

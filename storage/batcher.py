@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from protocol.limits import BATCHES_PER_COMMIT_MAX, INTAKE_OBJECT_BYTES_TARGET, LEDGER_ENTRY_BYTES_MAX
+from protocol.limits import (
+    BATCHES_PER_COMMIT_MAX,
+    INTAKE_OBJECT_BYTES_TARGET,
+    LEDGER_ENTRY_BYTES_MAX,
+    QUOTA_USES_PER_COMMIT_MAX,
+)
 from protocol.records.crc import pack_crcs
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
@@ -17,7 +22,7 @@ from storage.object_store import Buffer
 from storage.refs import intake_key
 
 # What a row costs in a ledger entry at most: its columns as eight-byte numbers, before any compression.
-ENTRY_BYTES = 256
+ENTRY_BYTES = 256 + QUOTA_USES_PER_COMMIT_MAX * 3 * 8
 ENTRY_BYTES_PER_TOPIC = 24
 ENTRY_BYTES_PER_CHUNK = 4 * 8
 ENTRY_BYTES_PER_BATCH = 8 * 8

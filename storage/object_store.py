@@ -20,6 +20,14 @@ class StoreUnavailable(StoreError):
     """Ask again later: the store is away, slow, or asked us to slow down. For a put the outcome is unknown."""
 
 
+class StoreThrottled(StoreUnavailable):
+    """The store asked for fewer requests."""
+
+
+class StoreTimedOut(StoreUnavailable):
+    """The store did not answer in time."""
+
+
 class StoreFull(StoreError):
     """There is no room, and nothing was put. Not to be repeated at once: what waits for room would use it up again."""
 

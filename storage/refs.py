@@ -112,7 +112,7 @@ def topic_of_copy(key: str) -> TopicId | None:
     """The topic for whose readers without a catalog a key is there; None where it is not one of theirs."""
     match key.split("/"):
         case ["lake", folder, "metadata", name] if name == VERSION_HINT or version_of_copy(key) is not None:
-            return _topic_of_folder(folder)
+            return topic_of_folder(folder)
         case _:
             return None
 
@@ -121,7 +121,7 @@ def topic_of_parquet_key(key: str) -> TopicId | None:
     """The topic whose table a data file belongs to; None where the key is not one of `parquet_key`."""
     match key.split("/"):
         case ["lake", folder, "data", _]:
-            return _topic_of_folder(folder)
+            return topic_of_folder(folder)
         case _:
             return None
 
@@ -131,7 +131,7 @@ def topic_of_metadata_key(key: str, topic_name: str) -> TopicId | None:
     these."""
     match key.split("/"):
         case ["lake", folder, "metadata", name] if name.endswith(METADATA_SUFFIX):
-            topic_id = _topic_of_folder(folder)
+            topic_id = topic_of_folder(folder)
             is_ours = _session_of_name(name.removesuffix(METADATA_SUFFIX)) is not None
             ending = f"-{folder[-_TOPIC_ID_DIGITS:]}"
             is_of_name = folder in {f"{topic_name}{ending}", f"{short_name(topic_name)}{ending}"}
@@ -197,7 +197,8 @@ _NUMBER_DIGITS = 16
 _TOPIC_ID_DIGITS = 32
 
 
-def _topic_of_folder(folder: str) -> TopicId | None:
+def topic_of_folder(folder: str) -> TopicId | None:
+    """The topic whose table lies in a folder, `NAME-ID` without slashes; None where no id ends its name."""
     digits = folder[-_TOPIC_ID_DIGITS:]
     if len(digits) == _TOPIC_ID_DIGITS and _is_hexadecimal(digits):
         return TopicId(bytes.fromhex(digits))

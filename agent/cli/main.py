@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli import acls, agent, archive, audit, consume, inspect, lake, produce, recover, run, topics, users
+from agent.cli import acls, agent, agents, archive, audit, consume, inspect, lake, produce, recover, run, topics, users
 from agent.cli.doctor import doctor
 from agent.cli.failure import CommandFailed
 from agent.runtime.version import VERSION
@@ -31,6 +31,7 @@ app.add_typer(topics.app, name="topics", help="List, describe, create, alter and
 app.command("produce", help=produce.HELP)(produce.produce)
 app.command("consume", help=consume.HELP)(consume.consume)
 app.add_typer(users.app, name="users", help="List, create and delete users that log in by SCRAM or PLAIN.")
+app.add_typer(agents.app, name="agents", help="List the agents of a cluster, and drain one.")
 app.add_typer(acls.app, name="acls", help="Confirm the access control lists that a recovery restored.")
 app.command("archive", help=archive.HELP)(archive.archive)
 app.add_typer(lake.app, name="lake", help="Show, verify and rewrite topics as Iceberg tables.")

@@ -63,7 +63,8 @@ def _parameter(option: Option, *, is_default_shown: bool) -> inspect.Parameter:
         case OptionKind.COUNT:
             return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "NUMBER")], None)
         case OptionKind.BYTES:
-            return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "BYTES")], None)
+            metavar = "|".join((*option.choices, "BYTES"))
+            return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, metavar)], None)
 
 
 def _typer_option(flag: str, text: str, metavar: str | None) -> Any:  # noqa: ANN401 - as Typer declares it

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.config.addresses import NAME_FIELD, HostPort, ListenerAddress
+from agent.config.addresses import NAME_FIELD, Advertised
 from agent.config.settings import InvalidSettings, Settings
 from protocol.limits import (
     PROCESS_HEALTHY_SECONDS,
@@ -63,20 +63,22 @@ def settings_of_processes(settings: Settings) -> list[Settings]:
 
 
 def _settings_of(settings: Settings, number: int) -> Settings:
+    shown = settings.advertised_http
     return replace(
         settings,
         name=f"{settings.name}-{number}",
         listeners=tuple(_moved(listener, number) for listener in settings.listeners),
         advertised=tuple(_moved(listener, number) for listener in settings.advertised),
-        http=HostPort(host=settings.http.host, port=settings.http.port + number if settings.http.port else 0),
+        http=_moved(settings.http, number),
+        advertised_http=None if shown is None else replace(shown, address=_moved(shown.address, number)),
         processes=1,
     )
 
 
-def _moved(listener: ListenerAddress, number: int) -> ListenerAddress:
+def _moved(address: Advertised, number: int) -> Advertised:
     # A router selects the agent by the name in the host, and has one port for all agents.
-    is_moved = bool(listener.port) and NAME_FIELD not in listener.host
-    return replace(listener, port=listener.port + number) if is_moved else listener
+    is_moved = bool(address.port) and NAME_FIELD not in address.host
+    return replace(address, port=address.port + number) if is_moved else address
 
 
 def supervise(settings: Settings, monotonic_s: Callable[[], float]) -> Settings | int:

@@ -155,7 +155,7 @@ async def _send(
 
     `lines_before` is the number of lines that were acknowledged before; None where there are no lines.
     """
-    from agent.cli.clients.kafka_client import OutgoingRecord
+    from agent.cli.clients.outgoing_batch import OutgoingRecord
 
     clock, sent = SystemClock(), 0
     for partition, pairs in by_partition.items():

@@ -76,7 +76,7 @@ def _recover_flags(
         raise CommandFailed(LOSS_NOT_ACCEPTED)
 
 
-recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir"})
+recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir", "audit-log"})
 
 
 async def _recover(settings: Settings, permissions: "Permissions") -> Json:
@@ -85,9 +85,11 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.ledger.open_ledger import WhereMissing
     from agent.recovery.preconditions import BucketInUse, RecoveryNeedless
     from agent.recovery.recovery import recover as recover_cluster
+    from agent.recovery.recovery_event import record_recovery
     from agent.recovery.report import report_rows
     from agent.runtime.clock import SystemClock
     from agent.runtime.ids import SystemIds
+    from agent.security.audit.audit_log import AuditSinkFailed
     from coordinator.ledger.port import SessionHeld
 
     where_missing = WhereMissing.SUBSTITUTED if permissions.is_dry_run else WhereMissing.CREATED
@@ -104,6 +106,10 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
                 store_timeout_s=settings.store_timeout_s,
                 unlisted=[(damage.file, damage.detail) for damage in damages.parts if not damage.key],
             )
+            if report.is_carried_out:
+                await record_recovery(settings.audit, report, permissions, agent=settings.name, clock=SystemClock())
+        except AuditSinkFailed as error:
+            raise CommandFailed(f"the recovery is done, but the audit log lacks it: {error}") from error
         except (SessionHeld, BucketInUse, RecoveryNeedless) as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     return {

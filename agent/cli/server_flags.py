@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from agent.cli.clients.http_client import AgentServer
-from agent.cli.clients.security import client_security
+from agent.cli.clients.security import ClientSecurity, client_security
 
 SERVER_DEFAULT: Final = "127.0.0.1:9644"
 PARAMETER: Final = "server"
@@ -17,7 +17,8 @@ _ServerOption = Annotated[
         "--server",
         envvar="PENSTOCK_SERVER",
         metavar="ADDRESS",
-        help="HTTP address of a running agent, [https://]HOST:PORT.",
+        help="HTTP address of a running agent, HOST:PORT. Without http:// or https:// it encrypts if "
+        "--command-config or --ca says so.",
     ),
 ]
 _TokenFileOption = Annotated[
@@ -26,10 +27,10 @@ _TokenFileOption = Annotated[
         "--token-file",
         envvar="PENSTOCK_TOKEN_FILE",
         metavar="FILE",
-        help="File whose first line is a bearer token of the agent's --http-token-file.",
+        help="File whose first line is a bearer token: one of --http-token-file, or of an issuer.",
     ),
 ]
-_CommandConfigOption = Annotated[
+CommandConfigOption = Annotated[
     str | None,
     typer.Option(
         "--command-config",
@@ -50,7 +51,7 @@ _CaOption = Annotated[
 _FLAGS: Final = (
     inspect.Parameter(PARAMETER, inspect.Parameter.KEYWORD_ONLY, default=SERVER_DEFAULT, annotation=_ServerOption),
     inspect.Parameter("token_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_TokenFileOption),
-    inspect.Parameter("command_config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CommandConfigOption),
+    inspect.Parameter("command_config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=CommandConfigOption),
     inspect.Parameter("ca", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CaOption),
 )
 
@@ -67,7 +68,8 @@ def with_server(command: Callable[..., None]) -> Callable[..., None]:
         **values: Any,  # noqa: ANN401
     ) -> None:
         security = client_security(command_config, ca)
-        command(*arguments, server=AgentServer(address=server, token_file=token_file, security=security), **values)
+        address = with_scheme(server, security)
+        command(*arguments, server=AgentServer(address=address, token_file=token_file, security=security), **values)
 
     parameters: list[inspect.Parameter] = []
     for own in inspect.signature(command).parameters.values():
@@ -76,3 +78,11 @@ def with_server(command: Callable[..., None]) -> Callable[..., None]:
     flagged.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     flagged.__doc__, flagged.__name__ = command.__doc__, command.__name__
     return flagged
+
+
+def with_scheme(address: str, security: ClientSecurity) -> str:
+    """The agent's address, as https where it names no scheme and the options are those of an agent that encrypts.
+
+    So a login never leaves without encryption, and `--command-config admin.properties` is enough for `run --secure`.
+    """
+    return f"https://{address}" if "://" not in address and security.is_encrypted else address

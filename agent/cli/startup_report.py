@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.config.addresses import HostPort, ListenerAddress, is_every_interface, is_loopback, read_host_port
 from agent.config.listener_security import ListenerSecurity, SecurityProtocol
+from agent.config.oauth_settings import OAUTHBEARER
 from agent.config.secure_options import ADMIN
 from agent.config.settings import Settings
 
@@ -72,6 +73,8 @@ def startup_report(
         f"  without     {shlex.quote(program)} consume greetings --from earliest --server "
         f"{'https://' if settings.http_tls else ''}{http_word}{ca_words}",
     ]
+    if settings.secure_files is not None:
+        lines.append(f"  PASSWORD    that of {ADMIN} is in {settings.secure_files.password}")
     return "\n".join(lines)
 
 
@@ -99,7 +102,14 @@ def client_configs(settings: Settings, security: ListenerSecurity) -> dict[str, 
     if security.protocol.is_encrypted:
         configs["ssl.ca.location"] = "ca.pem" if files is None else str(files.authority)
     if security.sasl is not None:
-        configs["sasl.mechanism"] = security.sasl.mechanisms[-1]
+        by_password = [mechanism for mechanism in security.sasl.mechanisms if mechanism != OAUTHBEARER]
+        configs["sasl.mechanism"] = [OAUTHBEARER, *by_password][-1]
+        if not by_password:
+            configs["sasl.oauthbearer.method"] = "oidc"
+            configs["sasl.oauthbearer.token.endpoint.url"] = "URL"
+            configs["sasl.oauthbearer.client.id"] = "ID"
+            configs["sasl.oauthbearer.client.secret"] = "SECRET"
+            return configs
         configs["sasl.username"] = "USER" if files is None else ADMIN
         configs["sasl.password"] = "PASSWORD"  # a person's own; that of --secure is in DATA_DIR/admin.password
     return configs

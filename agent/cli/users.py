@@ -1,4 +1,4 @@
-"""`penstock users`: list, create, delete. Kafka's own tool for the same is `kafka-configs.sh`.
+"""`penstock users`: list, create, delete as Kafka's `kafka-configs.sh` does, and lines for `--plain-users`.
 
 A password is asked for, or read from a file or from stdin: other users of the machine can read a command line. Only the
 salted password leaves this process. The agent turns it into keys that do not contain it.
@@ -17,6 +17,7 @@ from agent.cli.output import print_json, print_table
 from agent.cli.server_flags import with_server
 from agent.runtime.ids import SystemIds
 from protocol.auth.scram_credentials import ScramMechanism
+from protocol.auth.scram_keys import credential_of, salt_password
 from protocol.limits import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 UserArgument = Annotated[str, typer.Argument(metavar="USER")]
 MechanismOption = Annotated[str, typer.Option(metavar="MECHANISM", help="SCRAM-SHA-256 or SCRAM-SHA-512.")]
+PasswordOption = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="File with the password; by default it is asked for, or read from stdin."),
+]
 _MECHANISM_DEFAULT = ScramMechanism.SCRAM_SHA_512.sasl_name
 
 
@@ -52,10 +57,7 @@ def create(
     iterations: Annotated[
         int, typer.Option(min=SCRAM_ITERATIONS_MIN, max=SCRAM_ITERATIONS_MAX, help="Rounds of PBKDF2.")
     ] = SCRAM_ITERATIONS_MIN,
-    password_file: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="File with the password; by default it is asked for, or read from stdin."),
-    ] = None,
+    password_file: PasswordOption = None,
     server: AgentServer,
     bootstrap: BootstrapOption = None,
 ) -> None:
@@ -69,6 +71,20 @@ def create(
         lambda client: client.set_password(user, scram, salt=salt, iterations=iterations, password=password),
     )
     sys.stderr.write(f"{user} can log in by {mechanism}\n")
+
+
+@app.command()
+def verifier(
+    user: UserArgument, *, mechanism: MechanismOption = _MECHANISM_DEFAULT, password_file: PasswordOption = None
+) -> None:
+    """Print a user's line for the file of --plain-users. No agent is asked."""
+    from agent.security.plain_users import plain_user_line
+
+    scram = _mechanism(mechanism)
+    password, salt = _password(password_file), SystemIds().new_uuid()
+    salted = salt_password(password, salt=salt, iterations=SCRAM_ITERATIONS_MIN, mechanism=scram)
+    credential = credential_of(salted, salt=salt, iterations=SCRAM_ITERATIONS_MIN, mechanism=scram)
+    sys.stdout.write(plain_user_line(user, scram, credential) + "\n")
 
 
 @app.command()

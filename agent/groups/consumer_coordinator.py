@@ -457,10 +457,10 @@ class ConsumerGroupCoordinator:
 
     async def _matcher(self, rights_by_regex: Mapping[str, Rights | None]) -> Callable[[str], tuple[str, ...]]:
         """The function that returns the topics which an expression matches, of those that its member may describe."""
-        pacer = CooperativeYield(self._clock)
         matchers: dict[Rights, Callable[[str], tuple[str, ...]]] = {}
         for rights in {each for each in rights_by_regex.values() if each is not None}:
             rights.refresh()
+            pacer = CooperativeYield(self._clock, after_turn=rights.refresh)
             names: list[str] = []
             for name in tuple(self._ledger.state.topic_ids):
                 if rights.topics[name] >> DESCRIBE_TOPIC.operation & 1:

@@ -19,6 +19,7 @@ from agent.fetch.partition_read import NO_REPLICA, PartitionRead
 from agent.fetch.sessions import FetchContext, FetchSessions, PartitionName, RequestedPartition, TopicKey
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics
+from agent.request.zone_traffic import count_zone_bytes
 from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from agent.security.required_rights import ACT_ON_CLUSTER, READ_TOPIC
 from coordinator.state.rendezvous import Assignment
@@ -96,7 +97,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     denied |= await _denied(services, request, allowed, is_replica=is_replica)
     if denied:
         reads = _without_denied(context.partitions, reads, denied)
-    return await _reported(services, request, context, reads, isolation)
+    return await _reported(services, request, context, reads, isolation, rack)
 
 
 def _limits(request: Request, body: FetchRequest) -> tuple[int, int, int]:
@@ -113,13 +114,14 @@ async def _reported(
     context: FetchContext,
     reads: Sequence[PartitionRead],
     isolation: IsolationLevel,
+    rack: str,
 ) -> Sequence[Buffer]:
     """The response to a fetch; to a client above a quota it has no records, and its session stays as it was."""
     reported = [read for read in reads if context.is_full or _is_changed(read)]
     answer = await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(context))
     if request.usage is not None and request.usage.is_fetch_throttled(sum(memoryview(part).nbytes for part in answer)):
         return _throttled(services, request.frame, context)
-    services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
+    _count(services, request, reads, rack)
     if context.session is not None:
         _rotate(context, reads)
         for read in reported:
@@ -150,6 +152,23 @@ def _without_denied(
         for partition in partitions
         if partition.topic in denied or partition.name in by_name
     ]
+
+
+def _count(services: Services, request: Request, reads: Sequence[PartitionRead], rack: str) -> None:
+    """Count the records of an answer: in all, by topic, and by whether they leave this zone."""
+    all_bytes = 0
+    for read in reads:
+        if read.record_bytes:
+            all_bytes += read.record_bytes
+            key = read.requested.topic
+            topic = None if isinstance(key, str) else services.state.topics.get(key)
+            name = topic.name if topic is not None else str(key) if isinstance(key, str) else None
+            if name is not None:
+                services.metrics.topics_out.count(
+                    name, read.record_bytes, read.offset_next - read.requested.fetch_offset
+                )
+    services.metrics.fetch_bytes.inc(all_bytes)
+    count_zone_bytes(services, request, "out", all_bytes, rack)
 
 
 def _throttled(services: Services, frame: RequestFrame, context: FetchContext) -> Sequence[Buffer]:

@@ -58,7 +58,7 @@ def _error(error_code: ErrorCode) -> Values:
 
 async def _wanted(services: Services, rights: Rights, body: Any, version: int) -> list[Mapping[str, Any]]:
     """The ids of all agents that pass the filters by state, producer id and duration."""
-    pacer = CooperativeYield(services.clock)
+    pacer = CooperativeYield(services.clock, after_turn=rights.refresh)
     states, producer_ids = frozenset(body.state_filters), frozenset(body.producer_id_filters)
     open_ms_least = body.duration_filter if version >= FIRST_WITH_DURATION else -1
     now_ms = max(services.state.time_ms, services.checked_time() or 0)

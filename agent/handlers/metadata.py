@@ -87,6 +87,11 @@ class _Lookup:
             operations=on_topic(self.rights, topic.name, is_asked=self.are_operations_asked),
         )
 
+    def missing(self, name: str, error_code: ErrorCode) -> _TopicCopy:
+        """A topic that does not exist and that the client might describe: as in Kafka, with its operations."""
+        operations = on_topic(self.rights, name, is_asked=self.are_operations_asked)
+        return _TopicCopy(name, None, error_code, operations=operations)
+
     async def may_create(self, name: str) -> bool:
         """Whether the client may create a topic. False stands behind a barrier (S16)."""
         if self.rights.may(*CREATE_CLUSTER, CLUSTER_NAME):
@@ -99,7 +104,7 @@ class _Lookup:
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    pacer = CooperativeYield(services.clock)
+    pacer = CooperativeYield(services.clock, after_turn=request.rights.refresh)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
     zone, rights = services.zone_of(request), request.rights
@@ -219,9 +224,9 @@ async def _named(lookup: _Lookup, name: str | None) -> _TopicCopy:
         try:
             validate_topic_name(name)
         except InvalidTopicName:
-            return _TopicCopy(name, None, ErrorCode.invalid_topic_exception)
+            return lookup.missing(name, ErrorCode.invalid_topic_exception)
         if lookup.creation_end_s is None:
-            return _TopicCopy(name, None, ErrorCode.unknown_topic_or_partition)
+            return lookup.missing(name, ErrorCode.unknown_topic_or_partition)
         if not await lookup.may_create(name):
             return _TopicCopy(name, None, ErrorCode.topic_authorization_failed)
         try:
@@ -236,7 +241,7 @@ async def _named(lookup: _Lookup, name: str | None) -> _TopicCopy:
                 _record_creation(lookup, name, is_certain=False)
             # Above its quota of mutations a client gets Kafka's answer: there is no such topic yet.
             is_above_quota = error.error_code is ErrorCode.throttling_quota_exceeded
-            return _TopicCopy(name, None, ErrorCode.unknown_topic_or_partition if is_above_quota else error.error_code)
+            return lookup.missing(name, ErrorCode.unknown_topic_or_partition if is_above_quota else error.error_code)
         _record_creation(lookup, name, is_certain=True)
     return lookup.copied(topic)
 

@@ -55,7 +55,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         version=version,
         is_barred=await passes_barrier(services),
         is_stable=version >= FIRST_WITH_STABLE and body.require_stable,
-        pacer=CooperativeYield(services.clock),
+        pacer=CooperativeYield(services.clock, after_turn=request.rights.refresh),
     )
     denied = await request.rights.denied_names(*DESCRIBE_GROUP, [each.group_id for each in wanted])
     for each in wanted:

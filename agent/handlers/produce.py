@@ -21,6 +21,7 @@ from agent.produce.record_validator import Arrival, arrival_now, check_records
 from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.request.topic_rights import denied_topics
 from agent.request.transactional_requests import BatchesOfTransaction
+from agent.request.zone_traffic import count_zone_bytes
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
 from agent.security.audit.audit_subject import AGENTS_ALONE, record_denials
@@ -329,7 +330,9 @@ def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup
     """
     received_bytes = max(len(request.frame.body), RECEIVE_BUFFER_BYTES)
     request.frame.body = memoryview(b"")
-    is_little = sum(len(group.records) for group in accepted) < received_bytes * INTAKE_SHARE_OF_RECEIVED_MIN
+    record_bytes = sum(len(group.records) for group in accepted)
+    count_zone_bytes(services, request, "in", record_bytes)
+    is_little = record_bytes < received_bytes * INTAKE_SHARE_OF_RECEIVED_MIN
     for group in accepted:
         services.produce.add(group._replace(records=memoryview(bytes(group.records))) if is_little else group)
 

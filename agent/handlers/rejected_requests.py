@@ -1,12 +1,9 @@
-"""The APIs whose requests are always rejected: no listener authenticates its clients, and nothing is authorised.
+"""The APIs whose requests are always rejected: those of SASL, on a connection that needs no login, or has one.
 
 - Behaviour: a request is decoded, changes nothing, and has the error code that Kafka gives without such a set-up.
-- Source: org.apache.kafka.server.KafkaApis.allowTokenRequests (KIP-48, KIP-373), handleSaslHandshakeRequest and
-  handleSaslAuthenticateRequest (Kafka 4.3).
+- Source: org.apache.kafka.server.KafkaApis.handleSaslHandshakeRequest and handleSaslAuthenticateRequest (Kafka 4.3).
 """
 
-import datetime
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,16 +11,6 @@ from agent.request.messages import Values
 from agent.request.services import Request, Services
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
-
-NO_TIMESTAMP: Final = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
-"""The timestamp -1 ms, which means that there is none."""
-ANONYMOUS: Final[Mapping[str, str]] = {
-    "principal_type": "User",
-    "principal_name": "ANONYMOUS",
-    "token_requester_principal_type": "User",
-    "token_requester_principal_name": "ANONYMOUS",
-}
-"""Kafka's principal of a client that is not authenticated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +37,6 @@ class Rejection:
         return {**error, **self.fields}
 
 
-_NO_TOKENS: Final = "Kafka allows delegation tokens only on a connection that is authenticated."
 _NO_SASL: Final = "The listener authenticates no clients; a client that tries reads that, instead of a lost connection."
 
 REJECTIONS: Final = (
@@ -68,40 +54,5 @@ REJECTIONS: Final = (
         why=_NO_SASL,
         message="SaslAuthenticate request received after successful authentication",
         fields={"auth_bytes": b""},
-    ),
-    Rejection(
-        api_key=ApiKey.CREATE_DELEGATION_TOKEN,
-        versions="1-3",
-        error_code=ErrorCode.delegation_token_request_not_allowed,
-        why=_NO_TOKENS,
-        fields={
-            **ANONYMOUS,
-            "issue_timestamp": NO_TIMESTAMP,
-            "expiry_timestamp": NO_TIMESTAMP,
-            "max_timestamp": NO_TIMESTAMP,
-            "token_id": "",
-            "hmac": b"",
-        },
-    ),
-    Rejection(
-        api_key=ApiKey.RENEW_DELEGATION_TOKEN,
-        versions="1-2",
-        error_code=ErrorCode.delegation_token_request_not_allowed,
-        why=_NO_TOKENS,
-        fields={"expiry_timestamp": NO_TIMESTAMP},
-    ),
-    Rejection(
-        api_key=ApiKey.EXPIRE_DELEGATION_TOKEN,
-        versions="1-2",
-        error_code=ErrorCode.delegation_token_request_not_allowed,
-        why=_NO_TOKENS,
-        fields={"expiry_timestamp": NO_TIMESTAMP},
-    ),
-    Rejection(
-        api_key=ApiKey.DESCRIBE_DELEGATION_TOKEN,
-        versions="1-3",
-        error_code=ErrorCode.delegation_token_request_not_allowed,
-        why=_NO_TOKENS,
-        fields={"tokens": []},
     ),
 )

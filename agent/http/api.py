@@ -4,10 +4,13 @@ Rule: only the agent decides its health, so an outage of the ledger or the store
 error is JSON with a code, a message and a remedy. Bodies have a size limit. Views of the state: `agent.views.state`.
 
     GET  /live  /ready  /metrics
-    GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
+    GET  /api/status   /api/agents   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
     GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill&behind=
     POST /api/lake/NAME/rewrites  `iceberg_export.compaction.rewrites.Rewritten`
-    GET  /api/tail/NAME   /api/tail/NAME/bytes?key=&first=&count=     `agent.http.tail`
+    POST /api/tail  {"topics": ["orders"]}                            `agent.http.tail`
+    GET  /api/tail/NAME   /api/tail/NAME/bytes?key=&first=&count=
+    POST /api/tail/NAME/urls  {"ranges": [["intake/...", 8, 100]]}
+    POST /api/agents/NAME/drain  {}
     POST /api/archive  {"topics": ["orders"], "wait": true}
     POST /api/lake/NAME/rebuild  {}
     GET  /api/state
@@ -22,6 +25,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -34,6 +38,19 @@ from starlette.routing import BaseRoute, Mount
 from agent.admin.security_changes import SecurityChanges
 from agent.admin.topics import TopicError, deadline_s
 from agent.http.access_guard import AccessGuard, on_access_denied
+from agent.http.agent_routes import AgentRoutes
+from agent.http.api_requests import (
+    TOPICS_REMEDY,
+    ApiError,
+    find_topic,
+    json_body,
+    no_such_topic,
+    query_limit,
+    query_number,
+    query_text,
+    read_json,
+    topic_names,
+)
 from agent.http.authorization import (
     AccessDenied,
     allowed,
@@ -43,13 +60,15 @@ from agent.http.authorization import (
     require_on_cluster,
     require_on_topic,
 )
+from agent.http.change_audit import CLUSTER, announce_change, topic_resource
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.errors import CATALOG_PREFIX
 from agent.http.iceberg.rest_api import build_catalog
 from agent.http.path_hints import answer_to_misplaced
 from agent.http.registry.rest_api import registry_mount
+from agent.http.request_metrics import RequestTimer
 from agent.http.services import AdminServices
-from agent.http.tail import NotOfTopic, ObjectRange, RangeTooLarge, TailReads, Throttled
+from agent.http.tail_routes import TailRoutes
 from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
 from agent.lake.topic_work import REMEDY_TABLE, remedy_of
@@ -62,37 +81,17 @@ from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from coordinator.state.state import TopicState
 from iceberg_export.compaction.rewrites import Purpose, decode_rewritten, encode_plan
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType
-from protocol.decoding import Undecodable, decode_json_object
-from protocol.limits import (
-    HTTP_BODY_BYTES_MAX,
-    HTTP_ROWS_DEFAULT,
-    HTTP_ROWS_MAX,
-    HTTP_TAIL_RANGE_BYTES_MAX,
-    REWRITE_BODY_BYTES_MAX,
-)
+from protocol.limits import REWRITE_BODY_BYTES_MAX
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 
 log = logging.getLogger(__name__)
 
-NUMBER_DIGITS = 18
-"""Longer numbers are rejected: Python raises another error for thousands of digits."""
-SHOWN_CHARS_MAX = 40
 REBUILD_REMEDY = 'rebuild it with penstock lake rebuild: docs/operations/damage.md, "A table\'s metadata is damaged"'
-PUBLIC_STATUS = frozenset({"is_ready", "name", "version", "cluster_id", "kafka"})
+PUBLIC_STATUS = frozenset({"is_ready", "name", "version", "kafka"})
 """The fields of the status for clients that may not describe the cluster: what Kafka clients learn without rights."""
-BYTES_TYPE = "application/octet-stream"
+LOGGED_IN_STATUS = PUBLIC_STATUS | {"cluster_id"}
+"""The same for clients that have logged in. Salts of unknown users may follow from the cluster's id (ADR 32)."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class ApiError(Exception):
-    """An error response. `remedy` says what the caller should do."""
-
-    def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.code = code
-        self.message = message
-        self.remedy = remedy
 
 
 def build_app(
@@ -108,14 +107,16 @@ def build_app(
         identities: finds out who asks.
         is_metrics_open: whether /metrics answers everybody.
     """
-    api = _HttpApi(services)
-    guarded = partial(guarded_route, hidden=_no_such_topic)
+    api, tail, agents = _HttpApi(services), TailRoutes(services), AgentRoutes(services)
+    guarded = partial(guarded_route, hidden=no_such_topic)
     routes: list[BaseRoute] = [
         guarded("/live", api.live),
         guarded("/ready", api.ready),
         guarded("/metrics", api.metrics),
         guarded("/api/status", api.status),
         guarded("/api/state", api.state),
+        guarded("/api/agents", agents.agents),
+        guarded("/api/agents/{name}/drain", agents.drain, methods=("POST",)),
         guarded("/api/topics", api.topics),
         guarded("/api/topics/{name}", api.topic),
         guarded("/api/lake", api.lake),
@@ -124,8 +125,10 @@ def build_app(
         guarded("/api/lake/{name}/rewrites", api.rewrites, methods=("GET", "POST")),
         guarded("/api/lake/{name}/rebuild", api.rebuild, methods=("POST",)),
         guarded("/api/acls/confirm", api.confirm_acls, methods=("POST",)),
-        guarded("/api/tail/{name}", api.tail),
-        guarded("/api/tail/{name}/bytes", api.tail_bytes),
+        guarded("/api/tail", tail.topics, methods=("POST",)),
+        guarded("/api/tail/{name}", tail.topic),
+        guarded("/api/tail/{name}/bytes", tail.bytes),
+        guarded("/api/tail/{name}/urls", tail.urls, methods=("POST",)),
         guarded("/api/archive", api.archive, methods=("POST",)),
         guarded("/api/audit", api.audit, methods=("POST",)),
         guarded("/api/inspect/state", api.inspect_state),
@@ -147,36 +150,41 @@ def build_app(
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
     }
-    guard = Middleware(AccessGuard, identities=identities, is_metrics_open=is_metrics_open)
-    return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
+    guard = Middleware(AccessGuard, identities=identities, clock=services.clock, is_metrics_open=is_metrics_open)
+    timer = Middleware(RequestTimer, metrics=services.metrics, monotonic_s=services.clock.monotonic_s)
+    return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[timer, guard])
 
 
 class _HttpApi:
     def __init__(self, services: AdminServices) -> None:
         self._services = services
         self._ledger = services.ledger
-        self._tail = TailReads(services)
 
     async def live(self, _: Request) -> Response:
         return PlainTextResponse("live\n")
 
     async def ready(self, _: Request) -> Response:
         if self._services.is_ready():
-            # During an outage the agent still serves reads, so it stays ready. The body names the outage.
-            return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *self._services.notices())))
+            # During an outage the agent still serves reads, so it stays ready. The body names the kind of the outage,
+            # and no more: it answers strangers.
+            kinds = dict.fromkeys(notice.kind.value for notice in self._services.notices())
+            return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *kinds)))
         return PlainTextResponse(
             "not ready: the agent has not finished its first sync, or is draining\n", status_code=503
         )
 
     async def metrics(self, _: Request) -> Response:
         self._services.metrics.is_ready.set(self._services.is_ready())
+        await self._services.refresh_metrics()
         return Response(self._services.metrics.exposition(), media_type=METRICS_TYPE)
 
     async def status(self, request: Request) -> Response:
         """Where clients connect, and more only to those that may describe the cluster."""
-        status = {"is_ready": self._services.is_ready(), **self._services.status()}
+        notices = [notice.detail for notice in self._services.notices()]
+        status = {"is_ready": self._services.is_ready(), "notices": notices, **self._services.status()}
         if not await allowed(request, Operation.DESCRIBE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
-            status = {name: value for name, value in status.items() if name in PUBLIC_STATUS}
+            shown = LOGGED_IN_STATUS if identity_of(request).mechanism else PUBLIC_STATUS
+            status = {name: value for name, value in status.items() if name in shown}
         return JSONResponse(status)
 
     async def state(self, _: Request) -> Response:
@@ -195,7 +203,7 @@ class _HttpApi:
         return JSONResponse(topic_details(self._find(name), layers))
 
     async def lake(self, request: Request) -> Response:
-        limit = _limit(request)
+        limit = query_limit(request)
         await self._ledger.barrier()
         names = await described(request, self._ledger.state.topic_ids)
         is_operator = await allowed(request, Operation.DESCRIBE, ResourceType.CLUSTER, (CLUSTER_NAME,))
@@ -213,21 +221,23 @@ class _HttpApi:
         return JSONResponse(details)
 
     async def archived_index(self, request: Request) -> Response:
-        after, limit = _number(request, "after"), _limit(request)
+        after, limit = query_number(request, "after"), query_limit(request)
         await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
         return JSONResponse(index_page(self._ledger.state, topic, after=after or 0, limit=limit))
 
     async def rewrites(self, request: Request) -> Response:
         """GET: a plan of the files to rewrite. POST: commit a rewritten file."""
-        body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
+        body = await read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
         await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
         try:
             if request.method == "POST":
-                await self._services.rewrites.commit(topic, decode_rewritten(body))
+                rewritten = decode_rewritten(body)
+                announce_change(request, topic_resource(topic.name), Operation.ALTER, "a rewritten file committed")
+                await self._services.rewrites.commit(topic, rewritten)
                 return JSONResponse({"done": True})
-            purpose, behind = Purpose(_text(request, "purpose")), request.query_params.get("behind", "")
+            purpose, behind = Purpose(query_text(request, "purpose")), request.query_params.get("behind", "")
             plan = await self._services.rewrites.plan(topic, purpose, behind=behind)
         except NoRewrite as error:
             status, code = (409, "overtaken") if error.is_overtaken else (400, "bad_request")
@@ -237,9 +247,10 @@ class _HttpApi:
         return Response(encode_plan(plan), media_type="application/json")
 
     async def rebuild(self, request: Request) -> Response:
-        await _json_body(request)
+        await json_body(request)
         await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
+        announce_change(request, topic_resource(topic.name), Operation.ALTER, "the table's metadata rebuilt")
         try:
             return JSONResponse((await self._services.table_rebuild.rebuild(topic.topic_id)).to_dict())
         except NothingToRebuild as error:
@@ -254,7 +265,8 @@ class _HttpApi:
 
     async def confirm_acls(self, request: Request) -> Response:
         """Confirm the ACLs that a recovery restored. Agents serve others than super users again from here on."""
-        await _json_body(request)
+        await json_body(request)
+        announce_change(request, CLUSTER, Operation.ALTER, "the restored ACLs confirmed")
         changes = SecurityChanges(self._ledger, self._services.clock, deadline_s(self._services.clock))
         try:
             await changes.create_acls([])
@@ -263,42 +275,18 @@ class _HttpApi:
         state = self._ledger.state
         return JSONResponse({"acls": len(state.acls), "scram_credentials": len(state.scram)})
 
-    async def tail(self, request: Request) -> Response:
-        """One topic's part of the tail manifest."""
-        await self._ledger.barrier()
-        name = request.path_params["name"]
-        manifest = await self._tail.manifest(self._find(name).topic_id)
-        if manifest is None:
-            raise _no_such_topic(name)
-        return Response(manifest, media_type=BYTES_TYPE)
-
-    async def tail_bytes(self, request: Request) -> Response:
-        """Bytes of an object of the bucket that are one topic's."""
-        await self._ledger.barrier()
-        topic, user = self._find(request.path_params["name"]), identity_of(request).principal.name
-        part = ObjectRange(
-            key=_text(request, "key"), byte_first=_number(request, "first") or 0, byte_count=_number(request, "count")
-        )
-        try:
-            return Response(await self._tail.read(user, topic, part), media_type=BYTES_TYPE)
-        except (NotOfTopic, ObjectMissing) as error:
-            remedy = "get /api/tail/NAME again: a plan is good for as long as --gc-min-age-s"
-            raise ApiError(404, "unknown_object", f"there are no such bytes of topic {topic.name}", remedy) from error
-        except RangeTooLarge as error:
-            message = f"the range exceeds {HTTP_TAIL_RANGE_BYTES_MAX} bytes"
-            raise ApiError(413, "too_large", message, "read it in parts with first= and count=") from error
-        except Throttled as error:
-            raise ApiError(429, "throttled", str(error), "read less, or wait") from error
-
     async def archive(self, request: Request) -> Response:
-        body = await _json_body(request)
-        names, is_awaited = body.get("topics"), body.get("wait", True)
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise ApiError(400, "bad_request", "topics must be a list of names", 'send {"topics": ["orders"]}')
-        for name in dict.fromkeys(names):
-            await require_on_topic(request, name, (Operation.ALTER,), _no_such_topic)
+        body = await json_body(request)
+        names, is_awaited = topic_names(body), body.get("wait", True)
+        if not names:
+            raise ApiError(400, "bad_request", "topics names no topic", TOPICS_REMEDY)
+        for name in names:
+            await require_on_topic(request, name, (Operation.ALTER,), no_such_topic)
         await self._ledger.barrier()
         topics = [self._find(name) for name in names]
+        for topic in topics:
+            text = "archived" if is_awaited else "an archive pass started"
+            announce_change(request, topic_resource(topic.name), Operation.ALTER, text)
         if is_awaited:
             try:
                 reports = await self._services.archiver.archive_topics([topic.topic_id for topic in topics])
@@ -322,10 +310,11 @@ class _HttpApi:
             )
 
     async def audit(self, request: Request) -> Response:
-        body = await _json_body(request)
+        body = await json_body(request)
         is_repairing, is_deep = body.get("repair") is True, body.get("deep") is True
         if is_repairing:
             await require_on_cluster(request, Operation.ALTER)
+            announce_change(request, CLUSTER, Operation.ALTER, "leftover objects of the bucket deleted")
         report = await self._services.new_audit().run(is_repairing=is_repairing, is_deep=is_deep)
         return JSONResponse(report.to_dict())
 
@@ -334,17 +323,17 @@ class _HttpApi:
 
     async def inspect_objects(self, request: Request) -> Response:
         state = self._ledger.state
-        rows = object_rows(state, released_max=_limit(request))
+        rows = object_rows(state, released_max=query_limit(request))
         return JSONResponse({"objects": rows, "released": len(state.released)})
 
     async def inspect_chunks(self, request: Request) -> Response:
-        name, partition, limit = _text(request, "topic"), _number(request, "partition"), _limit(request)
+        name, partition, limit = query_text(request, "topic"), query_number(request, "partition"), query_limit(request)
         await self._ledger.barrier()
         rows = chunk_rows(self._ledger.state, self._find(name), partition)
         return JSONResponse({"chunks": list(islice(rows, limit))})
 
     async def inspect_transactions(self, request: Request) -> Response:
-        limit = _limit(request)
+        limit = query_limit(request)
         await self._ledger.barrier()
         state = self._ledger.state
         ids = await allowed(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_ids)
@@ -352,14 +341,14 @@ class _HttpApi:
         return JSONResponse(transaction_list(self._ledger.state, limit, self._services.checked_time(), ids, topics))
 
     async def inspect_ledger(self, request: Request) -> Response:
-        after, limit = _number(request, "after"), _limit(request)
+        after, limit = query_number(request, "after"), query_limit(request)
         ledger = self._ledger.backend
         records, head = await ledger.untrimmed_entries(), await ledger.head()
         rows = ledger_rows(records, after=-1 if after is None else after, limit=limit)
         return JSONResponse({"head": head.position, "entries": rows})
 
     async def inspect_object(self, request: Request) -> Response:
-        key = _text(request, "key")
+        key = query_text(request, "key")
         try:
             check_inspectable(key)
             return JSONResponse(await inspect_object(self._services.store, key))
@@ -371,68 +360,19 @@ class _HttpApi:
             raise ApiError(422, "unreadable", str(error), "check the key") from error
 
     def _find(self, name: str) -> TopicState:
-        state = self._ledger.state
-        topic_id = state.topic_ids.get(name)
-        if topic_id is None:
-            raise _no_such_topic(name)
-        return state.topics[topic_id]
+        return find_topic(self._ledger.state, name)
 
 
-def _no_such_topic(name: str) -> ApiError:
-    return ApiError(404, "unknown_topic", f"there is no topic {name!r}", "list topics with penstock topics list")
-
-
-async def _read_json(request: Request, bytes_max: int) -> bytes:
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        # A page in somebody's browser cannot send this type to a port of the machine without asking first.
-        raise ApiError(415, "bad_request", "the body must be JSON", "send Content-Type: application/json")
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > bytes_max:
-            raise ApiError(413, "too_large", f"the body exceeds {bytes_max} bytes", "name fewer topics")
-    return bytes(body)
-
-
-async def _json_body(request: Request) -> dict[str, object]:
-    body = await _read_json(request, HTTP_BODY_BYTES_MAX)
-    try:
-        return decode_json_object(body)
-    except Undecodable as error:
-        message = f"the body is not a JSON object: {error}"
-        raise ApiError(400, "bad_request", message, 'send {"topics": ["orders"]}') from error
-
-
-def _text(request: Request, name: str) -> str:
-    text = request.query_params.get(name, "")
-    if not text:
-        raise ApiError(400, "bad_request", f"{name} is missing", f"give {name}=")
-    return text
-
-
-def _number(request: Request, name: str, range_end: str = "on") -> int | None:
-    """The number in the query; None without one. `range_end` completes the range in the error message."""
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS:
-        message = f"{name}={text[:SHOWN_CHARS_MAX]} is not a whole number from 0 {range_end}"
-        raise ApiError(400, "bad_request", message, f"give {name} as a whole number, or omit it")
-    return int(text)
-
-
-def _limit(request: Request) -> int:
-    limit = _number(request, "limit", f"to {HTTP_ROWS_MAX}")
-    return HTTP_ROWS_DEFAULT if limit is None else min(limit, HTTP_ROWS_MAX)
-
-
-def _error(status: int, code: str, message: str, remedy: str) -> Response:
-    return JSONResponse({"error": {"code": code, "message": message, "remedy": remedy}}, status_code=status)
+def _error(
+    status: int, code: str, message: str, remedy: str, headers: Mapping[str, str] = MappingProxyType({})
+) -> Response:
+    content = {"error": {"code": code, "message": message, "remedy": remedy}}
+    return JSONResponse(content, status_code=status, headers=headers)
 
 
 def _on_api_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return _error(error.status, error.code, error.message, error.remedy)
+    return _error(error.status, error.code, error.message, error.remedy, error.headers)
 
 
 def _on_http_exception(request: Request, error: Exception) -> Response:
@@ -441,10 +381,10 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     if misplaced is not None:
         return misplaced
     remedy = (
-        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/lake /api/tail /api/archive "
-        "/api/audit /api/inspect/... /iceberg/v1/... /schema-registry/..."
+        "paths are /live /ready /metrics /api/status /api/state /api/agents /api/topics /api/lake /api/tail "
+        "/api/archive /api/audit /api/inspect/... /iceberg/v1/... /schema-registry/..."
     )
-    return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
+    return _error(error.status_code, "http", f"{request.method} {request.scope['path']}: {error.detail}", remedy)
 
 
 def _on_damaged(_: Request, error: Exception) -> Response:

@@ -5,6 +5,7 @@ login it is a 401, which says how to log in. What may not be described is answer
 """
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Final
 
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agent.config.http_auth import AccessRejection
+from agent.http.change_audit import with_recorded_changes
 from agent.security.http_identity import HttpIdentity, login_required
 from agent.security.required_http_rights import HTTP_RIGHTS, SCHEMA_PREFIX
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType
@@ -187,6 +189,6 @@ def guarded_route(
             await require_on_cluster(request, *row.cluster)
         if row.topic:
             await require_on_topic(request, request.path_params[topic_parameter], row.topic, hidden)
-        return await handler(request)
+        return await with_recorded_changes(request, identity_of(request), partial(handler, request))
 
     return Route(path, answer, methods=list(methods))

@@ -23,7 +23,7 @@ _REGISTRY_PATHS: Final = frozenset({"compatibility", "config", "contexts", "mode
 
 def answer_to_misplaced(request: Request) -> Response | None:
     """The 404 for a request that is meant for the catalog or the registry; None for any other request."""
-    parts = [part for part in request.url.path.split("/") if part]
+    parts = [part for part in request.scope["path"].split("/") if part]
     if _has_pair(parts, lambda before, part: before == "v1" and part in _CATALOG_PATHS):
         message = (
             f"there is no catalog at this path: configure the client with the URI http://HOST:PORT{CATALOG_PREFIX}"
@@ -43,4 +43,4 @@ def _has_pair(parts: list[str], is_match: Callable[[str, str], bool]) -> bool:
 
 
 def _request_line(request: Request) -> str:
-    return f"{request.method} {request.url.path}"
+    return f"{request.method} {request.scope['path']}"

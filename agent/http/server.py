@@ -18,9 +18,9 @@ from agent.http.services import AdminServices
 from agent.security.http_identity import HttpIdentities
 from agent.security.tls.agent_tls import AgentTls
 from protocol.limits import (
-    HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_BYTES_MAX,
     HTTP_IDLE_SECONDS_MAX,
+    HTTP_REQUESTS_MAX,
     HTTP_STOP_SECONDS_MAX,
 )
 
@@ -70,10 +70,13 @@ class HttpServer:
             access=self._access,
             rights=services.http_rights,
             passwords=services.passwords,
+            token_owner=services.token_owner,
             clock=services.clock,
             digest_key=services.digest_key,
+            bearer_tokens=services.bearer_tokens,
             own_names=own_names,
             record=services.record,
+            until_room=services.until_audit_room,
         )
         is_metrics_open = self._access.is_metrics_open
         app = build_app(services, self._catalog, identities=identities, is_metrics_open=is_metrics_open)
@@ -129,7 +132,7 @@ def _quiet_server(app: "ASGIApp", serving: asyncio.Event, tls: AgentTls | None) 
         server_header=False,
         date_header=False,
         proxy_headers=False,  # access control goes by the connection's peer: any client can send X-Forwarded-For
-        limit_concurrency=HTTP_CONNECTIONS_MAX,
+        limit_concurrency=HTTP_REQUESTS_MAX,
         timeout_keep_alive=HTTP_IDLE_SECONDS_MAX,
         timeout_graceful_shutdown=HTTP_STOP_SECONDS_MAX,
     )

@@ -4,10 +4,11 @@ The applications (`agent.http.api`, `agent.http.iceberg.rest_api`, `agent.http.r
 the agent.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.admin.config_layers import BrokerConfigs
+from agent.http.tail_urls import TailUrls
 from agent.lake.archiver import Archiver
 from agent.lake.external_catalogs import ExternalCatalogSync
 from agent.lake.rewrite_jobs import LakeRewrites
@@ -17,8 +18,10 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.recovery.audit import Audit
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.notices import Notice
 from agent.security.audit.audit_events import AuditEvent
-from agent.security.http_identity import HttpPasswords, HttpRights
+from agent.security.http_identity import HttpPasswords, HttpRights, TokenOwner, no_wait
+from agent.security.oauth.bearer_tokens import BearerTokens
 from agent.security.quotas import Quotas
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
@@ -28,14 +31,16 @@ from storage.object_store import ObjectStore
 class AdminServices:
     is_ready: Callable[[], bool]
     """False before the first sync and while draining only (architecture: names that do not change)."""
-    notices: Callable[[], Sequence[str]]
-    """The conditions that an operator must act on although the agent serves, one line each."""
+    notices: Callable[[], Sequence[Notice]]
+    """The conditions that an operator must act on although the agent serves."""
     status: Callable[[], Mapping[str, object]]
     """Values for JSON: `name`, `version`, `cluster_id`, `node_id`, `session`, `kafka` (a list of "NAME://HOST:PORT")
     and further values for people. `penstock produce` and `consume` connect to the first of `kafka`."""
     ledger: LedgerClient
     store: ObjectStore
     metrics: Metrics
+    refresh_metrics: Callable[[], Awaitable[None]]
+    """Computes the metrics of the whole cluster, before a scrape."""
     clock: Clock
     checked_time: Callable[[], Milliseconds | None]
     """The wall clock's time; None while the clock is not trusted (safety rule S2)."""
@@ -49,11 +54,19 @@ class AdminServices:
     new_audit: Callable[[], Audit]
     """Makes an audit of ledger and bucket, which runs once."""
     digest_key: bytes
-    """Random: the key of the digests by which passwords are remembered."""
+    """Random: the key of the digests by which logins are remembered."""
     quotas: Quotas | None = None
     """The quotas of clients; None where they are not counted."""
+    tail_urls: TailUrls | None = None
+    """Signs URLs for readers of one topic; None where the store cannot, or there is no authorizer."""
     http_rights: HttpRights = field(default_factory=HttpRights)
+    bearer_tokens: BearerTokens | None = None
+    """The tokens of an issuer; None where they are not accepted."""
+    token_owner: TokenOwner | None = None
+    """Finds the owners of delegation tokens; None where there are none."""
     passwords: HttpPasswords | None = None
     """The check of the cluster's users; None where there are none."""
     record: Callable[[AuditEvent], None] = lambda _: None
     """Takes events of the audit log."""
+    until_audit_room: Callable[[], Awaitable[None]] = no_wait
+    """Returns once the audit log has room for another change."""

@@ -2,7 +2,10 @@
 
 Rule: uvicorn only limits the time between two requests of a connection. This protocol also limits the time until a
 request is complete, from the moment of connecting; the time in which a client reads no answer; and the number of
-connections. So a client that sends or reads too slowly cannot keep health checks out for long.
+connections. So a client that sends or reads too slowly cannot keep health checks out for long. Where there are as many
+connections as are served, a new one takes the place of one whose failed login is answered late, else of the one that
+has waited longest for a request, or for the rest of one, its body included. So those connections take no place from
+others.
 """
 
 import asyncio
@@ -15,8 +18,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent.config.listener_security import HTTPS_LISTENER
 from agent.http.client_certificates import with_certificate
+from agent.http.login_delays import is_login_delayed
 from agent.security.tls.agent_tls import AgentTls
 from protocol.limits import (
+    HTTP_CONNECTIONS_MAX,
     HTTP_CONNECTIONS_OPEN_MAX,
     HTTP_READ_BYTES_MIN,
     HTTP_REQUEST_SECONDS_MAX,
@@ -28,6 +33,7 @@ class BoundedProtocol(H11Protocol):
     """One connection. The limits are attributes, so that tests can shorten them."""
 
     connections_max = HTTP_CONNECTIONS_OPEN_MAX
+    connections_served_max = HTTP_CONNECTIONS_MAX
     request_seconds_max = HTTP_REQUEST_SECONDS_MAX
     write_seconds_max = WRITE_SECONDS_MAX
 
@@ -40,6 +46,8 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if len(self.connections) >= self.connections_served_max:
+            self._close_longest_waiting()
         if len(self.connections) > self.connections_max:
             transport.abort()
             return
@@ -69,6 +77,13 @@ class BoundedProtocol(H11Protocol):
         else:
             self.transport.close()
 
+    def shutdown(self) -> None:
+        """Begin to end: at once where a request has not arrived whole, or its failed login would be answered late."""
+        if self.waits_until_s is None:
+            super().shutdown()
+        else:
+            self.transport.abort()
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._await_reader()
@@ -80,6 +95,30 @@ class BoundedProtocol(H11Protocol):
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
         self._await_reader()
+
+    def _close_longest_waiting(self) -> None:
+        """Close the connection that has waited longest for a request, or for the rest of one: 20 us for 200."""
+        waiting = (
+            (ends_s, number, each)
+            for number, each in enumerate(self.connections)
+            if isinstance(each, BoundedProtocol) and (ends_s := each.waits_until_s) is not None
+        )
+        _, _, longest = min(waiting, default=(0.0, 0, None))
+        if longest is not None:
+            self.connections.discard(longest)  # it leaves by itself in the loop's next round: others may come before
+            longest.transport.abort()
+
+    @property
+    def waits_until_s(self) -> float | None:
+        """Until when the connection waits for a request or the rest of one, by the loop's time; None while one that
+        has arrived whole is answered; 0 while the answer is that of a failed login, and waits."""
+        # Before the first request uvicorn has no cycle, despite its annotation.
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]
+            if is_login_delayed(self.cycle.scope):
+                return 0.0
+            return None if self._arriving is None else self._arriving.when()
+        timer = self._arriving or self.timeout_keep_alive_task
+        return None if timer is None else timer.when()
 
     def _update_timers(self) -> None:
         """Start or stop the timer of the request that is arriving."""

@@ -71,7 +71,9 @@ class Archiver:
     def __init__(self, context: AgentContext, *, lake: TableCommits, policy: ArchivePolicy) -> None:
         self._ledger = context.ledger
         self._lake = lake
-        self._typed_columns = TypedColumnsOfTopics(ledger=context.ledger, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(
+            ledger=context.ledger, lake=lake, are_subjects_own=context.is_authorizer_enabled
+        )
         self._clock = context.clock
         self._metrics = context.metrics
         self._schedule = ArchiveSchedule(policy)

@@ -51,7 +51,9 @@ class FileCompactor:
         self._ledger = context.ledger
         self._lake = lake
         self._commits = CompactionCommits(ledger=context.ledger, lake=lake)
-        self._typed_columns = TypedColumnsOfTopics(ledger=context.ledger, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(
+            ledger=context.ledger, lake=lake, are_subjects_own=context.is_authorizer_enabled
+        )
         self._clock = context.clock
         self._metrics = context.metrics
         self._broker_configs = context.broker_configs

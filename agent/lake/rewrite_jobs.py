@@ -62,12 +62,13 @@ class LakeRewrites:
         ledger: LedgerClient,
         lake: TableCommits,
         broker_configs: Mapping[str, str],
+        is_authorizer_enabled: bool = False,
     ) -> None:
         self._archive = archive
         self._ledger = ledger
         self._lake = lake
         self._commits = CompactionCommits(ledger=ledger, lake=lake)
-        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake, are_subjects_own=is_authorizer_enabled)
         self._broker_configs = broker_configs
 
     async def plan(self, topic: TopicState, purpose: Purpose, *, behind: str = "") -> RewritePlan:

@@ -2,13 +2,14 @@
 
 The registry is read on the event loop, once the schema ids of the records are known. A thread prepares the schemas.
 They are cached, because an id never changes its content. An unusable schema fails no pass: its records get an error.
+Rule: where rights hold, a schema that is of no subject of the topic is unusable for it.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent.lake.table_commits import TableCommits
 from agent.ledger.ledger_client import LedgerClient
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from iceberg_export.typed.schema_data import SchemaData
 
 
+OF_NO_OWN_SUBJECT: Final = "it is of no subject of this topic: register it as TOPIC-value or TOPIC-key"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SchemaSource:
     """A schema with all schemas that it refers to."""
@@ -49,8 +53,10 @@ class SchemasDeleted(Exception):
 class TypedColumnsOfTopics:
     """The typed columns of all topics. The archiver, the file compactor and the rewrites have one each."""
 
-    def __init__(self, *, ledger: LedgerClient, lake: TableCommits) -> None:
+    def __init__(self, *, ledger: LedgerClient, lake: TableCommits, are_subjects_own: bool = False) -> None:
+        """`are_subjects_own`: only schemas of the topic's own subjects make columns, as where rights hold."""
         self._ledger = ledger
+        self._are_subjects_own = are_subjects_own
         self._lake = lake
         self._ready: OrderedDict[int, Ready] = OrderedDict()
 
@@ -84,6 +90,9 @@ class TypedColumnsOfTopics:
         sources: dict[int, _SchemaSource] = {}
         schemas: dict[int, SchemaData | str] = {}
         for schema_id in registry.schemas:
+            if not self._may_show(topic_id, schema_id):
+                schemas[schema_id] = OF_NO_OWN_SUBJECT
+                continue
             try:
                 sources[schema_id] = _source(registry, schema_id)
             except (InvalidSchema, TextsMissing) as error:
@@ -134,19 +143,36 @@ class TypedColumnsOfTopics:
         schema_ids = {writer.schema_id for writer in seen.key | seen.value}
         if not is_new:
             _check_present(registry, schema_ids)
-        ready = await self._prepared(schema_ids)
+        ready = await self._prepared(topic_id, schema_ids)
         reader_of = readers(ready)
         return await run_in_thread(
             lambda: plan_columns(before, seen, sides, reader_of, with_indexes, leaves_out=leaves_out)
         )
 
-    async def _prepared(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
+    def _may_show(self, topic_id: TopicId, schema_id: int) -> bool:
+        """Whether the topic's table may have columns of the schema.
+
+        Who writes to a topic chooses the ids in its records, and who reads its table sees the columns. So the schema
+        has to be of one of the topic's own subjects, on which its owner has the rights.
+        """
+        state = self._ledger.state
+        topic = state.topics.get(topic_id)
+        if not self._are_subjects_own or topic is None:
+            return True
+        return any(
+            _is_own_subject(topic.name, subject, state.topic_ids)
+            for subject, _ in state.registry.users.get(schema_id, ())
+        )
+
+    async def _prepared(self, topic_id: TopicId, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
         registry = self._ledger.state.registry
         ready_by_id: dict[int, Ready] = {}
         sources: dict[int, _SchemaSource] = {}
         for schema_id in schema_ids:
             if schema_id not in registry.schemas:
                 ready_by_id[schema_id] = "it is not registered"
+            elif not self._may_show(topic_id, schema_id):
+                ready_by_id[schema_id] = OF_NO_OWN_SUBJECT
             elif schema_id in self._ready:
                 ready_by_id[schema_id] = self._ready[schema_id]
             else:
@@ -166,6 +192,17 @@ class TypedColumnsOfTopics:
 def _leaves_out(topic: TopicState | None) -> bool:
     """Whether the topic's files omit raw values that their typed columns can reproduce."""
     return topic is not None and are_reproducible_values_omitted(topic.configs)
+
+
+def _is_own_subject(topic: str, subject: str, topics: Container[str]) -> bool:
+    """Whether a subject is TOPIC-key, TOPIC-value, or TOPIC-RECORD, and not that of a topic with a longer name."""
+    if subject in (f"{topic}-key", f"{topic}-value"):
+        return True
+    if not subject.startswith(f"{topic}-") or subject.endswith(("-key", "-value")):
+        return False
+    words = subject.split("-")
+    longer = ("-".join(words[:count]) for count in range(topic.count("-") + 2, len(words)))
+    return not any(name in topics for name in longer)
 
 
 def _import() -> None:

@@ -43,7 +43,11 @@ class LakeRoles:
         self.table_updates = TableUpdates(ledger=context.ledger, lake=lake, clock=context.clock)
         self._compactor = FileCompactor(context, lake=lake)
         self.rewrites = LakeRewrites(
-            archive=archive, ledger=context.ledger, lake=lake, broker_configs=context.broker_configs
+            archive=archive,
+            ledger=context.ledger,
+            lake=lake,
+            broker_configs=context.broker_configs,
+            is_authorizer_enabled=context.is_authorizer_enabled,
         )
         self._snapshot_expiry = SnapshotExpiry(context, lake=lake, superseded_ms=settings.gc_min_age_s * 1000)
         self._table_copies = HadoopMetadata(context)

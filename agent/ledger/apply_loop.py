@@ -8,13 +8,13 @@ other task sees the state at one whole position.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import Clock
 from agent.runtime.threads import run_in_own_thread
-from coordinator.commands.commands import DEFINITIONS, ChunksCommitted, DeleteTopic, Outcome
+from coordinator.commands.commands import DEFINITIONS, ChunksCommitted, CommitChunks, DeleteTopic, Outcome, QuotaUse
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.follower import Applied, Follower
 from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, OutcomeUnknown, Trimmed
@@ -77,6 +77,8 @@ class ApplyLoop:
         self.entry_bytes_applied = 0
         self.definitions_count = 0
         """Applied entries whose content no intake object repeats, such as names of topics."""
+        self.on_quota_uses: Callable[[SessionId, Sequence[QuotaUse]], None] = lambda _session, _uses: None
+        """Takes the use of quotas in an entry of a session. Entries that a load applies are passed over."""
         self.reloads_count = 0
         """How often the state was loaded again because the entries behind it had been trimmed."""
 
@@ -280,9 +282,14 @@ class ApplyLoop:
                     grown.update(dict.fromkeys(keys))
                 case _:
                     pass
-            if applied.proposal is not None and isinstance(applied.proposal.command, DeleteTopic):
-                topic_id = applied.proposal.command.topic_id
-                grown.update((key, None) for key in self._growing if key[0] == topic_id)
+            if applied.proposal is not None:
+                match applied.proposal.command:
+                    case CommitChunks(quota_uses=uses) if uses:
+                        self.on_quota_uses(applied.session, uses)
+                    case DeleteTopic(topic_id=topic_id):
+                        grown.update((key, None) for key in self._growing if key[0] == topic_id)
+                    case _:
+                        pass
         if self._growing:
             for key in grown:
                 for growth in self._growing.get(key, ()):

@@ -36,11 +36,15 @@ class ClockCheck:
         """The time of the store's clock at `_checked_s`, or of the machine's where the store has none."""
         self._valid_until_s = -math.inf
         """The uptime until which that check holds; -inf while the clock is not believed."""
+        self._offset_ms = 0
+        """How far the clock was ahead of the store's at the last check; 0 where the store has none."""
         self.verdict = BELIEVED
         """The verdict of the last check, where the store has no clock."""
 
     def publish(self, metrics: Metrics) -> None:
         """Let the metrics read the verdict whenever they are scraped."""
+        metrics.clock_checked.set_function(lambda: self.proposed_time() is not None)
+        metrics.clock_offset_seconds.set_function(lambda: self._offset_ms / 1000)
         metrics.clock_step_seconds.set_function(lambda: self.verdict.ahead_ms / 1000)
         metrics.clock_confirmation_seconds.set_function(lambda: _seconds_left(self.verdict))
 
@@ -62,7 +66,8 @@ class ClockCheck:
         if store_ms is None and not self._judge(now_ms).is_believed:
             self._valid_until_s = -math.inf
             return
-        skew_ms = 0 if store_ms is None else abs(now_ms - store_ms)
+        self._offset_ms = 0 if store_ms is None else now_ms - store_ms
+        skew_ms = abs(self._offset_ms)
         if skew_ms > CLOCK_SKEW_MS_MAX:
             self._valid_until_s = -math.inf
             log.error(

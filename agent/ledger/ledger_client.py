@@ -72,9 +72,14 @@ class LedgerClient:
         """The agent's description of itself, as given to `open`."""
         return self.writer.agent
 
-    async def open(self, agent: StartSession) -> None:
-        """Begin the first session, and return once its first entry is applied: later ones begin like it."""
+    async def open(self, agent: StartSession, *, is_holding_rules: bool = False, is_name_mine: bool = False) -> None:
+        """Begin the first session, and return once its first entry is applied: later ones begin like it.
+
+        `is_holding_rules`: whether the agent is about to hold the rules version. `is_name_mine`: whether a session of
+        another process under the agent's name is ended, instead of waited for (S12).
+        """
         self.writer.agent = agent
+        self.writer.is_holding_rules, self.writer.is_name_mine = is_holding_rules, is_name_mine
         await self.writer.open()
 
     async def until_live(self) -> SessionId:

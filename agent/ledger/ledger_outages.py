@@ -15,6 +15,7 @@ from coordinator.ledger.port import (
     LedgerError,
     LedgerIdentity,
     LedgerRecord,
+    LedgerSize,
     LedgerStart,
     LedgerUnavailable,
     SnapshotPointer,
@@ -79,6 +80,10 @@ class OutageLoggingLedger:
     async def close_session(self, session: SessionId) -> None:
         await self._inner.close_session(session)
 
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        with self._reported(APPENDING):
+            await self._inner.revoke_session(name, session)
+
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         with self._reported(READING):
             return await self._inner.is_session_ended(name, session)
@@ -126,9 +131,9 @@ class OutageLoggingLedger:
         with self._reported(APPENDING):
             await self._inner.trim(position)
 
-    async def pressure(self) -> float:
+    async def size(self) -> LedgerSize:
         with self._reported(READING):
-            return await self._inner.pressure()
+            return await self._inner.size()
 
     async def fence(self) -> None:
         await self._inner.fence()

@@ -27,6 +27,7 @@ from coordinator.commands.commands import (
     StartSession,
 )
 from coordinator.ledger.port import Fenced, Ledger, LedgerEntry, LedgerUnavailable, OutcomeUnknown, SessionHeld
+from coordinator.state.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
     LEDGER_COMMANDS_QUEUED_MAX,
@@ -56,6 +57,10 @@ class LedgerWriter:
 
     agent: StartSession
     """The agent's description of itself, for each session that it opens: set before `open`."""
+    is_holding_rules: bool
+    """Whether the agent is to hold the rules version of a cluster that has one: set before `open`."""
+    is_name_mine = False
+    """Whether the first session ends that of another process under the agent's name, instead of waiting for its end."""
 
     def __init__(
         self,
@@ -123,6 +128,8 @@ class LedgerWriter:
             try:
                 self.session = await self._ledger.open_session(self.agent.name)
             except (SessionHeld, LedgerUnavailable) as error:
+                if isinstance(error, SessionHeld) and await self._end_predecessor(error):
+                    continue
                 self._log_no_session(error, is_first=not is_name_taken)
                 is_name_taken = isinstance(error, SessionHeld)
                 await self._clock.sleep(delay_s)
@@ -131,6 +138,26 @@ class LedgerWriter:
                 self._number_next, self._is_session_lost, self._confirmed_s = 0, False, request_s
                 self._views.clear()
                 return
+
+    async def _end_predecessor(self, held: SessionHeld) -> bool:
+        """End the session that holds this agent's name, where the name is this agent's alone; False where it lives on.
+
+        Only at the start: of two processes that claim one name the older one waits, and they do not end each other.
+        What the session appended before is applied before this agent's first entry, and it appends nothing after (S12).
+        """
+        if not self.is_name_mine or self.session >= 0 or held.session is None:
+            return False
+        try:
+            await self._ledger.revoke_session(self.agent.name, held.session)
+        except LedgerUnavailable as error:
+            log.debug("the ledger did not end a session, trying again", extra={"reason": str(error)})
+            return False
+        log.warning(
+            "another session held this agent's name, and was ended: after a crash it is that of the dead process. If "
+            "another agent runs under this name, it waits from now on; give one of them another --name",
+            extra={"agent": self.agent.name, "session": held.session},
+        )
+        return True
 
     async def _start_session(self) -> bool:
         """Append the session's first entry, and return once it is applied; False where the session ended before."""
@@ -162,7 +189,9 @@ class LedgerWriter:
         """
         state = self._apply_loop.state
         is_new = not state.sessions and not state.sessions_ended
-        return is_new and state.rules_version < self.agent.rules_version
+        # A cluster whose sessions are all forgotten has been there before: an older agent may come back to it.
+        is_held = state.rules_hold_since_ms is not None or (self.is_holding_rules and state.position > NO_POSITION)
+        return is_new and not is_held and state.rules_version < self.agent.rules_version
 
     async def until_live(self) -> SessionId:
         """The session that objects are put under, once its start is applied; waits while a session is replaced.

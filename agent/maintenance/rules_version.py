@@ -28,6 +28,8 @@ class RulesVersionUpgrade:
     async def upgrade(self) -> bool:
         """Propose newer rules if all live agents know them. Returns whether this agent's proposal was applied."""
         state = self._ledger.state
+        if state.rules_hold_since_ms is not None:
+            return False
         common_version = min((session.rules_version for session in state.sessions.values()), default=0)
         # One agent proposes, by rendezvous hashing; a second proposal would do no harm.
         if common_version <= state.rules_version or owner_of(KEY, state.sessions) != self._ledger.session:

@@ -106,7 +106,7 @@ class Snapshots:
         # counts, quotas) is in no intake object, so if the ledger is lost a recovery has it from a snapshot only
         # (safety rule S9). Under pressure the ledger needs a trim, which only a snapshot allows (safety rule S10).
         has_definitions = self._apply_loop.definitions_count > self._definitions_covered
-        return has_definitions or (entries > 0 and await self._ledger.backend.pressure() >= LEDGER_PRESSURE_HIGH)
+        return has_definitions or (entries > 0 and (await self._ledger.backend.size()).pressure >= LEDGER_PRESSURE_HIGH)
 
     async def _read_pointer_once(self) -> None:
         """Read the pointer of the previous maintenance leader, once for each epoch."""
@@ -196,7 +196,7 @@ class Snapshots:
         None stay while the ledger is under pressure (safety rule S10).
         """
         count = min(self._entries_interval // LEDGER_KEPT_DIVISOR, LEDGER_KEPT_POSITIONS_MAX)
-        if count == 0 or await self._ledger.backend.pressure() >= LEDGER_PRESSURE_HIGH:
+        if count == 0 or (await self._ledger.backend.size()).pressure >= LEDGER_PRESSURE_HIGH:
             return 0
         return count
 

@@ -19,6 +19,7 @@ from agent.maintenance.rules_version import RulesVersionUpgrade
 from agent.maintenance.session_reaper import SessionReaper
 from agent.maintenance.snapshots import Snapshots
 from agent.maintenance.tail_manifest import TailManifests
+from agent.maintenance.token_expiry import TokenExpiry
 from agent.maintenance.transaction_timeouts import TransactionTimeouts
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
 from agent.runtime.periodic_job import loops_of
@@ -59,6 +60,7 @@ class MaintenanceRoles:
         self._offsets = OffsetExpiry(context, maintenance_leader=leader)
         self._transactions = TransactionTimeouts(context, maintenance_leader=leader)
         self._transactional_ids = TransactionalIdExpiry(context)
+        self._tokens = TokenExpiry(context)
 
     def loops(self) -> Mapping[str, Run]:
         """The loops by the names of their tasks."""
@@ -80,5 +82,6 @@ class MaintenanceRoles:
                 self._offsets.job,
                 self._transactions.job,
                 self._transactional_ids.job,
+                self._tokens.job,
             ),
         }

@@ -5,7 +5,7 @@ from agent.config.audit_options import AuditSettings, AuditTarget
 from agent.context import AgentContext
 from agent.produce.audit_topic import TopicSink
 from agent.produce.produce_path import ProducePath
-from agent.security.audit.audit_files import FileSink, StderrSink
+from agent.security.audit.audit_files import StderrSink, file_sink
 from agent.security.audit.audit_log import AuditLog, AuditSink, NoSink
 
 
@@ -36,6 +36,6 @@ def _sink(context: AgentContext, settings: AuditSettings, topics: TopicAdmin, pr
             return StderrSink()
         case AuditTarget.FILE:
             assert settings.path is not None, "the settings of a file have its path"
-            return FileSink(settings.path)
+            return file_sink(settings.path, settings.file_bytes_max)
         case AuditTarget.TOPIC:
             return TopicSink(context, topics=topics, produce=produce)

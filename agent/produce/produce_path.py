@@ -17,8 +17,16 @@ from agent.context import AgentContext
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.runtime.supervisor import begin_in
 from agent.runtime.yielding import inline_or_in_thread
-from coordinator.commands.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Rejected
-from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.commands import (
+    BatchColumns,
+    ChunkColumns,
+    ChunksCommitted,
+    CommitChunks,
+    Outcome,
+    QuotaUse,
+    Rejected,
+)
+from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_QUOTA_USE
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.chunk_index import ChunkRef
 from protocol.errors import ErrorCode
@@ -137,6 +145,8 @@ class ProducePath:
         self._has_room.set()
         self._is_drained = asyncio.Event()
         self._is_drained.set()
+        self.quota_uses: Callable[[SessionId], tuple[QuotaUse, ...]] = lambda _: ()
+        """The use of quotas for the next entry of a session."""
 
     @property
     def bytes_held(self) -> int:
@@ -277,7 +287,9 @@ class ProducePath:
             # Nothing is committed without its object. Kafka's clients repeat after REQUEST_TIMED_OUT.
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
             return
-        outcome = self._ledger.propose(commit_command(intake, self._ledger.state.rules_version))
+        rules_version = self._ledger.state.rules_version
+        quota_uses = self.quota_uses(intake.session) if rules_version >= RULES_QUOTA_USE else ()
+        outcome = self._ledger.propose(commit_command(intake, rules_version, quota_uses))
         outcome.add_done_callback(lambda future: self._settle(intake, future))
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
@@ -343,8 +355,28 @@ class ProducePath:
         for error in filter(None, errors):
             self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
         accepted = [not error for error in errors]
-        self._metrics.produce_bytes.inc(sum(compress(intake.batch_record_bytes, accepted)))
+        record_bytes = list(compress(intake.batch_record_bytes, accepted))
+        self._metrics.produce_batches.inc(len(record_bytes))
+        self._metrics.produce_bytes.inc(sum(record_bytes))
         self._metrics.produce_records.inc(sum(compress(intake.batch_record_counts, accepted)))
+        self._count_topics(intake, accepted)
+
+    def _count_topics(self, intake: SealedIntake, accepted: list[bool]) -> None:
+        """Count the accepted batches by topic; a topic that was deleted meanwhile is left out."""
+        totals: dict[int, tuple[int, int]] = {}
+        first = 0
+        for topic, count in zip(intake.chunk_topics, intake.chunk_batch_counts, strict=True):
+            batches = slice(first, first + count)
+            first += count
+            record_bytes, records = totals.get(topic, (0, 0))
+            totals[topic] = (
+                record_bytes + sum(compress(intake.batch_record_bytes[batches], accepted[batches])),
+                records + sum(compress(intake.batch_record_counts[batches], accepted[batches])),
+            )
+        for topic, (record_bytes, records) in totals.items():
+            known = self._ledger.state.topics.get(intake.topic_ids[topic])
+            if known is not None:
+                self._metrics.topics_in.count(known.name, record_bytes, records)
 
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
         self._answer(intake, lambda _rows: acknowledgement)
@@ -428,7 +460,7 @@ class ProducePath:
         self._cache.put(ref, ServedChunk(copied))
 
 
-def commit_command(intake: SealedIntake, rules_version: int) -> CommitChunks:
+def commit_command(intake: SealedIntake, rules_version: int, quota_uses: tuple[QuotaUse, ...] = ()) -> CommitChunks:
     """The command that commits a sealed intake. Batch CRCs are left out where the rules in force have no field (S3)."""
     return CommitChunks(
         object_session=intake.session,
@@ -451,4 +483,5 @@ def commit_command(intake: SealedIntake, rules_version: int) -> CommitChunks:
             is_transactional=intake.batch_is_transactional,
         ),
         batch_crcs=intake.batch_crcs if rules_version >= RULES_CHECKED_STORAGE else b"",
+        quota_uses=quota_uses,
     )

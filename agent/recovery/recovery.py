@@ -115,6 +115,8 @@ class _RecoveryRun:
         if not permissions.are_acls_confirmed:
             recovery.doubt_acls()
         report.are_acls_confirmed = state.is_acls_confirmed
+        report.delegation_tokens = len(state.tokens)
+        report.delegation_tokens_removed = recovery.tokens_removed_count
         recovery.finish(report.incarnation)
         report.sessions_ended = recovery.sessions_ended_count
         report.topics = sorted(recovery.topics.values(), key=lambda topic: topic.topic)

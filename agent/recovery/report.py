@@ -27,6 +27,9 @@ class RecoveryReport:
     """How far the ledger's time is ahead of the current time; negative where it is behind."""
     acls: int = 0
     scram_credentials: int = 0
+    delegation_tokens: int = 0
+    delegation_tokens_removed: int = 0
+    """Tokens of the snapshot that end with the recovery, because their owners may have expired them since."""
     security_known_ms: int = 0
     """The ledger's time up to which ACLs and credentials are known; 0 where none is."""
     are_acls_confirmed: bool = True
@@ -66,6 +69,8 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "seconds_ahead": report.seconds_ahead,
         "acls": report.acls,
         "scram_credentials": report.scram_credentials,
+        "delegation_tokens": report.delegation_tokens,
+        "delegation_tokens_removed": report.delegation_tokens_removed,
         "security_known_until": _time_text(report.security_known_ms),
         "are_acls_confirmed": report.are_acls_confirmed,
         "sessions_ended": report.sessions_ended,

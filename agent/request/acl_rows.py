@@ -50,6 +50,8 @@ def read_acl(row: Any) -> Acl:
         ) from error
     except InvalidAcl as error:
         raise AclError(ErrorCode.invalid_request, str(error)) from error
+    if not acl.host:  # no address, and no entry can have it
+        raise AclError(ErrorCode.invalid_request, "Host should not be empty")
     for what, text in (("principal", row.principal), ("host", row.host), ("resource name", row.resource_name)):
         if len(text) > SECURITY_NAME_CHARS_MAX:
             raise AclError(

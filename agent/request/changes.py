@@ -5,15 +5,15 @@ were made, and those whose outcome the response does not know. A request that is
 configs that look like secrets are left out, and a credential is named by its mechanism alone.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from agent.request.messages import Values
 from agent.security.audit.audit_events import AuditedResource
+from agent.security.audit.audit_texts import config_text, configs_text
 from coordinator.commands.admin import ConfigResourceType, OperationKind
-from coordinator.configs.security_configs import HIDDEN, is_secret
 from protocol.api_versions import ApiKey
 from protocol.auth.operations import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from protocol.auth.scram_credentials import ScramMechanism
@@ -23,7 +23,6 @@ UNKNOWN_OUTCOMES: Final = frozenset(
     {ErrorCode.request_timed_out, ErrorCode.not_leader_or_follower, ErrorCode.coordinator_not_available}
 )
 """Errors after which the change may be made or not."""
-_SECRET: Final = re.compile(r"password|secret|jaas|credential|token|\.key$", re.IGNORECASE)
 _CLUSTER: Final = AuditedResource(kind=ResourceType.CLUSTER, name=CLUSTER_NAME)
 
 
@@ -73,7 +72,7 @@ def _created_topics(body: Any, values: Values | None) -> Iterator[RequestedChang
         outcome = outcome_of(error_codes.get(topic.name))
         if outcome is not None:
             count = counts.get(topic.name, topic.num_partitions)
-            configs = _configs((config.name, config.value) for config in topic.configs)
+            configs = configs_text((config.name, config.value) for config in topic.configs)
             text = f"created with {count} partitions{configs and f', {configs}'}"
             yield RequestedChange(_topic(topic.name), Operation.CREATE, text, outcome)
 
@@ -158,16 +157,8 @@ def _config_operation(config: Any) -> str:
     kind = getattr(config, "config_operation", OperationKind.SET)
     if kind == OperationKind.DELETE:
         return f"{config.name} removed"
-    text = _config(config.name, config.value)
+    text = config_text(config.name, config.value)
     return text if kind == OperationKind.SET else f"{OperationKind(kind).name} {text}"
-
-
-def _configs(pairs: Iterable[tuple[str, str | None]]) -> str:
-    return ", ".join(_config(name, value) for name, value in pairs)
-
-
-def _config(name: str, value: str | None) -> str:
-    return f"{name}={HIDDEN if is_secret(name) or _SECRET.search(name) else value}"
 
 
 def _altered_quotas(body: Any, values: Values | None) -> Iterator[RequestedChange]:
@@ -181,9 +172,16 @@ def _altered_quotas(body: Any, values: Values | None) -> Iterator[RequestedChang
         outcome = outcome_of(error_codes.get(frozenset(entity)))
         if outcome is not None:
             named = ", ".join(f"{kind}={'default' if name is None else name}" for kind, name in entity)
-            quotas = ", ".join(f"{each.key} {'removed' if each.remove else f'= {each.value:g}'}" for each in entry.ops)
+            quotas = ", ".join(
+                f"{each.key} {'removed' if each.remove else f'= {_number(each.value)}'}" for each in entry.ops
+            )
             text = f"quotas of {named}: {quotas}"
             yield RequestedChange(_CLUSTER, Operation.ALTER_CONFIGS, text, outcome)
+
+
+def _number(value: float) -> str:
+    """All digits of a value: 1048576, 0.5."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def _deleted_groups(body: Any, values: Values | None) -> Iterator[RequestedChange]:
@@ -291,7 +289,45 @@ def _mechanism(code: int) -> str:
     return ScramMechanism(code).name.replace("_", "-") if code in tuple(ScramMechanism) else str(code)
 
 
+def _created_token(body: Any, values: Values | None) -> Iterator[RequestedChange]:
+    outcome = outcome_of(None if values is None else values["error_code"])
+    if outcome is not None:
+        owner = "the requester" if values is None else f"{values['principal_type']}:{values['principal_name']}"
+        renewers = ", ".join(f"{each.principal_type}:{each.principal_name}" for each in body.renewers) or "no other"
+        text = f"created for {owner}, renewable by {renewers}"
+        if outcome and values is not None:
+            text += f", until {values['max_timestamp'].isoformat()} at most"
+        yield RequestedChange(_token(values), Operation.CREATE_TOKENS, text, outcome)
+
+
+def _renewed_token(body: Any, values: Values | None) -> Iterator[RequestedChange]:
+    del body  # has the HMAC, which is a secret
+    outcome = outcome_of(None if values is None else values["error_code"])
+    if outcome is not None:
+        text = "renewed"
+        if outcome and values is not None:
+            text += f" until {values['expiry_timestamp'].isoformat()}"
+        yield RequestedChange(_token(values), Operation.ALTER, text, outcome)
+
+
+def _expired_token(body: Any, values: Values | None) -> Iterator[RequestedChange]:
+    outcome = outcome_of(None if values is None else values["error_code"])
+    if outcome is not None:
+        text = "removed" if body.expiry_time_period < timedelta(0) else "end set"
+        if outcome and values is not None and text == "end set":
+            text += f" to {values['expiry_timestamp'].isoformat()}"
+        yield RequestedChange(_token(values), Operation.ALTER, text, outcome)
+
+
+def _token(values: Values | None) -> AuditedResource:
+    """The token that an answer is about; its id is not known where there is no answer, or an error."""
+    return AuditedResource(kind=ResourceType.DELEGATION_TOKEN, name="" if values is None else values["token_id"])
+
+
 CHANGES: Final[Mapping[int, ChangesOf]] = {
+    ApiKey.CREATE_DELEGATION_TOKEN: _created_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: _renewed_token,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _expired_token,
     ApiKey.CREATE_TOPICS: _created_topics,
     ApiKey.DELETE_TOPICS: _deleted_topics,
     ApiKey.DELETE_RECORDS: _deleted_records,

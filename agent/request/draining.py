@@ -1,11 +1,14 @@
 """Redirects clients to the other agents before this one stops, so that they see no error in a rolling restart.
 
+An agent that was asked to drain goes on as a spare: it serves again while no other agent does.
+
 Accepted records are committed before any client reads of other leaders, and responses of a connection keep their order.
 So no request to the next agent overtakes one to this agent (safety rule S8). A redirected client gets
 NOT_LEADER_OR_FOLLOWER, as in Kafka's controlled shutdown: it refreshes its metadata and repeats the request.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from agent.runtime.clock import Clock
 from protocol.limits import DRAIN_POLL_SECONDS, DRAIN_QUIET_SECONDS
@@ -14,13 +17,19 @@ from protocol.limits import DRAIN_POLL_SECONDS, DRAIN_QUIET_SECONDS
 class Draining:
     """Whether clients are redirected, and how many times one was. Handlers read it, the agent's drain sets it."""
 
-    def __init__(self) -> None:
-        self.is_redirecting = False
+    def __init__(self, has_others: Callable[[], bool] = lambda: True) -> None:
+        """`has_others`: whether an agent serves to which clients can go."""
         self.redirected_count = 0
+        self._has_others = has_others
+        self._has_begun = False
         self._do_others_lead = asyncio.Event()
 
+    @property
+    def is_redirecting(self) -> bool:
+        return self._has_begun and self._has_others()
+
     def begin(self) -> None:
-        self.is_redirecting = True
+        self._has_begun = True
 
     def announce(self) -> None:
         """Releases the waiting clients: from now on other agents lead, or none will."""

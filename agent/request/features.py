@@ -9,7 +9,7 @@ Source: org.apache.kafka.server.common.TransactionVersion, org.apache.kafka.serv
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
-from coordinator.state.state import TRANSACTION_VERSION_NEWEST, ClusterState
+from coordinator.state.state import TRANSACTION_VERSION_NEWEST
 
 FeatureFields: TypeAlias = Mapping[str, str | int]
 """A feature's name and levels, by the names of the fields of an ApiVersions response."""
@@ -26,9 +26,8 @@ def supported_features(api_versions_version: int) -> Sequence[FeatureFields]:
     return ({"name": TRANSACTION_VERSION, "min_version": LEVEL_MIN, "max_version": TRANSACTION_VERSION_NEWEST},)
 
 
-def finalized_features(state: ClusterState) -> Sequence[FeatureFields]:
+def finalized_features(level: int) -> Sequence[FeatureFields]:
     """The features whose level the cluster has decided on, with that level: clients use it. Empty at level 0."""
-    level = state.transaction_version
     if level == LEVEL_MIN:
         return ()
     return ({"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level},)

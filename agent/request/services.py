@@ -34,6 +34,7 @@ from agent.security.credential_seal import CredentialSeal
 from agent.security.quotas import Quotas
 from agent.security.rights import ALL_RIGHTS, Rights
 from agent.security.throttling import RequestUsage
+from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.state.rendezvous import Assignment, Placement
@@ -83,6 +84,7 @@ class Services:
     authorizer: Authorizer
     """The rights of principals. A request has its own: `Request.rights`."""
     credential_seal: CredentialSeal = field(default_factory=CredentialSeal)
+    delegation_tokens: DelegationTokens
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 
@@ -141,6 +143,8 @@ class Request:
     """The groups that a token gives the principal."""
     mechanism: str = ""
     """The SASL mechanism of the log-in, "" without one."""
+    is_by_token: bool = False
+    """Whether a delegation token proved the principal."""
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
     connection_epoch: PendingConnectionEpoch | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin
 from agent.admin.topics import TopicAdmin
+from agent.config.token_settings import TokenSettings
 from agent.context import AgentContext
 from agent.fetch.sessions import FetchSessions
 from agent.fetch.wiring import FetchServices
@@ -14,11 +15,13 @@ from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
+from agent.request.draining import Draining
 from agent.request.services import Services
 from agent.security.audit.audit_log import AuditLog
 from agent.security.authorizer import Authorizer
 from agent.security.credential_seal import CredentialSeal
 from agent.security.quotas import Quotas
+from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.configs.broker_configs import broker_value
 
@@ -37,6 +40,8 @@ def wire_services(
     authorizer: Authorizer,
     audit_log: AuditLog,
     credential_seal: CredentialSeal,
+    token_settings: TokenSettings,
+    draining: Draining,
     tasks: asyncio.TaskGroup,
 ) -> Services:
     return Services(
@@ -72,6 +77,8 @@ def wire_services(
         authorizer=authorizer,
         audit_log=audit_log,
         credential_seal=credential_seal,
+        delegation_tokens=DelegationTokens(context.ledger, settings=token_settings, checked_time=context.proposed_time),
+        draining=draining,
         tasks=tasks,
     )
 

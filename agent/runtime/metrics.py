@@ -1,12 +1,10 @@
-"""Every metric of an agent, named in one place. Names end in their unit; docs/reference/metrics.md lists them.
+"""The metrics of one agent, named in one place. Names end in their unit; docs/reference/metrics.md lists them.
 
-Rule: hot paths use bound children (`Metrics.request`, `Metrics.store`), so labels are looked up once. Gauges of the
-cluster's state are computed at each scrape. Each agent has its own registry. The module has more than 500 lines, since
-every metric is to be found in one place.
+Rule: hot paths use bound children (`Metrics.request`, `Metrics.store`), so labels are looked up once. Each agent has
+its own registry. Metrics of the whole cluster are in `agent.views.cluster_metrics`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from prometheus_client import (
@@ -18,11 +16,11 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from protocol.limits import METRIC_PARTITIONS_MAX
+from agent.runtime.topic_traffic import TopicTraffic
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
@@ -35,42 +33,6 @@ class MetricRow(NamedTuple):
     kind: str
     labels: tuple[str, ...]
     text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionStatistics:
-    """The values of the transaction gauges, for the whole cluster at one moment."""
-
-    ids: int
-    open: int
-    open_seconds_max: float
-    """The age of the oldest open transaction; 0 while none is open."""
-    begun: int
-    """Started transactions since this agent began to apply the ledger."""
-    ended: Mapping[str, int]
-    """Ended transactions since then, by outcome."""
-    lags: Iterable[tuple[str, int]]
-    """(topic, largest number of records of a partition above the last stable offset)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateStatistics:
-    """The values of the state gauges at one moment."""
-
-    topics: int
-    partitions: int
-    chunks: int
-    objects: int
-    objects_pending_deletion: int
-    sessions: int
-    ledger_position: int
-    log_ends: Iterable[tuple[str, int, int]]
-    """(topic, partition, log end)."""
-    transactions: TransactionStatistics
-    producers: int = 0
-    """Producer states of all partitions. A producer counts in each partition that it wrote to."""
-    producers_dropped: int = 0
-    """Producer states dropped above the limit since this agent began to apply the ledger."""
 
 
 class RequestMetrics:
@@ -91,20 +53,21 @@ class RequestMetrics:
 class StoreMetrics:
     """The metrics of one operation of the object store; `storage.decorators.metered` calls `observe`."""
 
-    __slots__ = ("_bytes", "_errors", "_requests", "_seconds")
+    __slots__ = ("_bytes", "_errors", "_operation", "_requests", "_seconds")
 
     def __init__(self, operation: str, metrics: "Metrics") -> None:
         self._requests = metrics.store_requests.labels(operation)
         self._bytes = metrics.store_bytes.labels(operation)
-        self._errors = metrics.store_errors.labels(operation)
+        self._errors = metrics.store_errors
+        self._operation = operation
         self._seconds = metrics.store_duration_seconds.labels(operation)
 
-    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
+    def observe(self, object_bytes: int, seconds: float, *, failure: str | None) -> None:
         self._requests.inc()
         self._bytes.inc(object_bytes)
         self._seconds.observe(seconds)
-        if is_failed:
-            self._errors.inc()
+        if failure is not None:
+            self._errors.labels(self._operation, failure).inc()
 
 
 class Metrics:
@@ -113,16 +76,18 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry(auto_describe=True)
         self.rows: list[MetricRow] = []
-        """Every metric of this object, without those of `StateCollector`."""
+        """Every metric of this object, without those of added collectors."""
         self._requests: dict[tuple[str, int], RequestMetrics] = {}
         self._store: dict[str, StoreMetrics] = {}
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it would add a series for each counter
         ProcessCollector(registry=self.registry)
         self._add_clients()
+        self._add_security()
         self._add_produce_and_fetch()
         self._add_store()
         self._add_ledger()
         self._add_background()
+        self._add_process()
         self._add_external_catalogs()
         self._add_groups()
         self._add_transactions()
@@ -168,35 +133,19 @@ class Metrics:
             "Kafka connections that the agent closed, by reason.",
             ("reason",),
         )
-        self.connections_unauthenticated = self._gauge(
-            "connections_unauthenticated", "Open Kafka connections whose clients have not authenticated yet."
-        )
-        by_mechanism = ("listener", "mechanism")
-        self.authentications = self._counter("authentications", "Authenticated Kafka connections.", by_mechanism)
-        self.authentication_failures = self._counter(
-            "authentication_failures", "Failed authentications of Kafka clients.", by_mechanism
-        )
-        self.tls_certificate_expiry_seconds = self._gauge(
-            "tls_certificate_expiry_seconds", "Seconds until a listener's certificate expires.", ("listener",)
-        )
-        self.tls_reload_failures = self._counter(
-            "tls_reload_failures",
-            "Checks that found changed certificate files that cannot be used, after a minute of trying.",
-        )
-
         self.request_throttle_duration_seconds = self._histogram(
             "request_throttle_duration_seconds",
             "Time for which a client is throttled after a request above a quota, by quota.",
             ("quota",),
         )
-        self.authorizer_view_age_seconds = self._gauge(
-            "authorizer_view_age_seconds",
-            "The greatest age of the ACLs that requests are judged by; infinite without a session.",
+        self.quota_throttled = self._counter(
+            "quota_throttled",
+            "Requests after which a client was throttled, by whom the quota is set for; those of further entities have "
+            "the label other.",
+            ("entity",),
         )
-        self.authorization_denials = self._counter(
-            "authorization_denials",
-            "Resources on which a client was denied an operation, without those that a list left out.",
-            ("resource_type", "operation"),
+        self.http_request_duration_seconds = self._histogram(
+            "http_request_duration_seconds", "Duration of a request to the HTTP port.", ("route", "status")
         )
         self.client_telemetry_pushes = self._counter(
             "client_telemetry_pushes", "Pushes of client metrics (KIP-714), by outcome.", ("outcome",)
@@ -209,13 +158,63 @@ class Metrics:
             "Pushed values that are not exposed: series above the limit, or unsupported types.",
         )
 
+    def _add_security(self) -> None:
+        self.connections_unauthenticated = self._gauge(
+            "connections_unauthenticated", "Open Kafka connections whose clients have not authenticated yet."
+        )
+        self.tls_handshakes_unfinished = self._gauge(
+            "tls_handshakes_unfinished", "Open connections whose TLS handshake is not done, those of HTTP included."
+        )
+        by_mechanism = ("listener", "mechanism")
+        self.authentications = self._counter("authentications", "Authenticated Kafka connections.", by_mechanism)
+        self.authentication_failures = self._counter(
+            "authentication_failures", "Failed authentications of Kafka clients.", by_mechanism
+        )
+        self.issuer_keys_age_seconds = self._gauge(
+            "issuer_keys_age_seconds", "Seconds since the keys of an issuer of tokens were read.", ("url",)
+        )
+        self.issuer_keys_failures = self._counter(
+            "issuer_keys_failures", "Failed readings of the keys of an issuer of tokens.", ("url",)
+        )
+        self.tls_certificate_expiry_seconds = self._gauge(
+            "tls_certificate_expiry_seconds", "Seconds until a listener's certificate expires.", ("listener",)
+        )
+        self.tls_reload_failures = self._counter(
+            "tls_reload_failures",
+            "Checks that found changed certificate files that cannot be used, after a minute of trying.",
+        )
+        self.authorizer_view_age_seconds = self._gauge(
+            "authorizer_view_age_seconds",
+            "The greatest age of the ACLs that requests are judged by; infinite without a session.",
+        )
+        self.authorization_denials = self._counter(
+            "authorization_denials",
+            "Resources on which a client was denied an operation, without those that a list left out.",
+            ("resource_type", "operation"),
+        )
+
     def _add_produce_and_fetch(self) -> None:
         self.produce_bytes = self._counter("produce_bytes", "Bytes of acknowledged record batches.")
         self.produce_records = self._counter("produce_records", "Acknowledged records.")
+        self.produce_batches = self._counter("produce_batches", "Acknowledged record batches.")
         self.produce_batches_rejected = self._counter(
             "produce_batches_rejected", "Rejected record batches, by error code.", ("error",)
         )
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches returned to consumers.")
+        by_topic = ("topic", "direction")
+        topic_bytes = self._counter(
+            "topic_bytes", "Bytes of record batches that this agent took in or gave out, by topic.", by_topic
+        )
+        topic_records = self._counter(
+            "topic_records", "Records, by topic; of those given out the offsets are counted.", by_topic
+        )
+        self.topics_in = TopicTraffic("in", topic_bytes, topic_records)
+        self.topics_out = TopicTraffic("out", topic_bytes, topic_records)
+        self.zone_bytes = self._counter(
+            "zone_bytes",
+            "Bytes of record batches to and from clients, by whether they are in the agent's zone: yes, no or unknown.",
+            ("direction", "same_zone"),
+        )
         self.fetch_missing_objects = self._counter(
             "fetch_missing_objects",
             "Partition fetches that failed because an object is missing from the bucket. The log names the object.",
@@ -250,7 +249,16 @@ class Metrics:
         self.store_bytes = self._counter(
             "store_bytes", "Bytes sent to and read from the object store, by operation.", label
         )
-        self.store_errors = self._counter("store_errors", "Failed requests to the object store, by operation.", label)
+        self.store_errors = self._counter(
+            "store_errors",
+            "Failed requests to the object store, by operation and reason: throttled, timeout, denied, missing (the "
+            "bucket), rejected, full, cancelled by the agent, other.",
+            ("operation", "reason"),
+        )
+        self.store_retries = self._counter("store_retries", "Repeated requests to the object store.")
+        self.store_hedges = self._counter(
+            "store_hedges", "Puts that were sent a second time because the first one was slow (--store-hedge-after-ms)."
+        )
         self.store_duration_seconds = self._histogram(
             "store_duration_seconds", "Duration of a request to the object store, by operation.", label
         )
@@ -274,6 +282,9 @@ class Metrics:
         self.ledger_errors = self._counter("ledger_errors", "Failed appends and reads of the ledger.")
         self.ledger_outage_seconds = self._gauge(
             "ledger_outage_seconds", "Seconds since the ledger stopped answering; 0 while it answers."
+        )
+        self.ledger_position = self._gauge(
+            "ledger_position", "Position of the newest ledger entry that this agent applied."
         )
         self.ledger_entries_applied = self._counted("ledger_entries_applied", "Ledger entries applied to the state.")
         self.sessions_lost = self._counter("sessions_lost", "Sessions that this agent lost without closing them.")
@@ -336,6 +347,20 @@ class Metrics:
         self.tail_manifest_build_duration_seconds = self._histogram(
             "tail_manifest_build_duration_seconds", "Duration of building a tail manifest."
         )
+        self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects that the garbage collector deleted.")
+        self.gc_undeletable_objects = self._gauge(
+            "gc_undeletable_objects", "Garbage that the object store did not delete. The garbage collector tries again."
+        )
+        self.background_restarts = self._counted("background_restarts", "Restarts of failed background tasks.")
+
+    def _add_process(self) -> None:
+        self.is_ready = self._gauge("ready", "1 while the agent serves clients.")
+        self.memory_limit_bytes = self._gauge(
+            "memory_limit_bytes", "The memory limit of the agent's control group; +Inf without one."
+        )
+        self.loop_lag_seconds = self._histogram(
+            "loop_lag_seconds", "How late the event loop runs a timer: long where the agent lacks processor time."
+        )
         self.clock_step_seconds = self._gauge(
             "clock_step_seconds",
             "Seconds that the clock is outside its accepted range, negative behind the ledger; 0 while accepted.",
@@ -344,16 +369,17 @@ class Metrics:
             "clock_confirmation_seconds",
             "Seconds until the clock is accepted; 0 while it is, +Inf if it must return or be confirmed.",
         )
+        self.clock_checked = self._gauge(
+            "clock_checked", "1 while the clock is checked and accepted; while it is 0, this agent lets nothing expire."
+        )
+        self.clock_offset_seconds = self._gauge(
+            "clock_offset_seconds",
+            "Seconds that the clock is ahead of the object store's, by the last check; 0 where the store has no clock.",
+        )
         self.bucket_mismatch = self._gauge(
             "bucket_mismatch",
             "1 while the bucket lacks this cluster's cluster.json. The agent then acknowledges nothing.",
         )
-        self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects that the garbage collector deleted.")
-        self.gc_undeletable_objects = self._gauge(
-            "gc_undeletable_objects", "Garbage that the object store did not delete. The garbage collector tries again."
-        )
-        self.background_restarts = self._counted("background_restarts", "Restarts of failed background tasks.")
-        self.is_ready = self._gauge("ready", "1 while the agent serves clients.")
 
     def _add_external_catalogs(self) -> None:
         label = ("catalog",)
@@ -419,9 +445,9 @@ class Metrics:
             store_metrics = self._store[operation] = StoreMetrics(operation, self)
         return store_metrics
 
-    def watch_state(self, statistics: Callable[[], StateStatistics]) -> None:
-        """Report the cluster's state at each scrape."""
-        self.registry.register(StateCollector(statistics))
+    def add(self, collector: Collector) -> None:
+        """Expose a collector's metrics beside those of this object."""
+        self.registry.register(collector)
 
     def exposition(self) -> bytes:
         """The text of /metrics (Prometheus text format 0.0.4)."""
@@ -445,76 +471,3 @@ class CountedElsewhere(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield CounterMetricFamily(self._name, self._text, value=self._count())
-
-
-class StateCollector(Collector):
-    """Gauges that are computed from the state at each scrape."""
-
-    def __init__(self, statistics: Callable[[], StateStatistics]) -> None:
-        self._statistics = statistics
-
-    def describe(self) -> Iterable[Metric]:
-        return ()
-
-    def collect(self) -> Iterable[Metric]:
-        statistics = self._statistics()
-        for name, text, value in (
-            ("topics", "Topics.", statistics.topics),
-            ("partitions", "Partitions.", statistics.partitions),
-            ("chunks", "Chunks in the chunk index.", statistics.chunks),
-            ("objects", "Objects that the state references.", statistics.objects),
-            (
-                "objects_pending_deletion",
-                "Unreferenced objects that wait for deletion.",
-                statistics.objects_pending_deletion,
-            ),
-            ("sessions", "Live agent sessions.", statistics.sessions),
-            (
-                "ledger_position",
-                "Position of the newest ledger entry that this agent applied.",
-                statistics.ledger_position,
-            ),
-            (
-                "producer_states",
-                "Producer states of all partitions. A producer counts in each partition that it wrote to.",
-                statistics.producers,
-            ),
-        ):
-            yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
-        if statistics.partitions <= METRIC_PARTITIONS_MAX:
-            log_end = GaugeMetricFamily(
-                "penstock_log_end_offset", "Log end offset of a partition.", labels=("topic", "partition")
-            )
-            for topic, partition, offset in statistics.log_ends:
-                log_end.add_metric((topic, str(partition)), offset)
-            yield log_end
-            lag = GaugeMetricFamily("penstock_last_stable_offset_lag", LAG_TEXT, labels=("topic",))
-            for topic, records in statistics.transactions.lags:
-                lag.add_metric((topic,), records)
-            yield lag
-        text = "Producer states dropped above the limit, in the whole cluster. Every agent counts all of them."
-        yield CounterMetricFamily("penstock_producer_states_dropped", text, value=statistics.producers_dropped)
-        yield from _transaction_metrics(statistics.transactions)
-
-
-LAG_TEXT = "Records above the last stable offset, hidden from read_committed: a topic's worst partition."
-
-
-def _transaction_metrics(statistics: TransactionStatistics) -> Iterable[Metric]:
-    for name, text, value in (
-        ("transactional_ids", "Known transactional ids.", statistics.ids),
-        ("transactions_open", "Open transactions.", statistics.open),
-        (
-            "transaction_oldest_open_seconds",
-            "Age of the oldest open transaction; 0 while none is open.",
-            statistics.open_seconds_max,
-        ),
-    ):
-        yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
-    text = "Started transactions of the whole cluster. Every agent counts all of them."
-    yield CounterMetricFamily("penstock_transactions_started", text, value=statistics.begun)
-    text = "Ended transactions of the whole cluster, by how they ended. Every agent counts all of them."
-    ended = CounterMetricFamily("penstock_transactions_ended", text, labels=("how",))
-    for how, count in statistics.ended.items():
-        ended.add_metric((how,), count)
-    yield ended

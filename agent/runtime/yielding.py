@@ -22,9 +22,13 @@ ROW_BYTES_MIN = 12
 class CooperativeYield:
     """Counts the rows of one request, over all its loops."""
 
-    __slots__ = ("_clock", "_rows_left", "_rows_per_turn")
+    __slots__ = ("_after_turn", "_clock", "_rows_left", "_rows_per_turn")
 
-    def __init__(self, clock: Clock, rows_per_turn: int = ROWS_PER_TURN) -> None:
+    def __init__(
+        self, clock: Clock, rows_per_turn: int = ROWS_PER_TURN, *, after_turn: Callable[[], None] | None = None
+    ) -> None:
+        """`after_turn` is called when other tasks have run: what they changed counts for the next row."""
+        self._after_turn = after_turn
         self._clock = clock
         self._rows_per_turn = rows_per_turn
         self._rows_left = rows_per_turn
@@ -35,6 +39,8 @@ class CooperativeYield:
         if self._rows_left <= 0:
             self._rows_left = self._rows_per_turn
             await self._clock.sleep(0)
+            if self._after_turn is not None:
+                self._after_turn()
 
 
 async def inline_or_in_thread(row_count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

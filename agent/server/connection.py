@@ -7,7 +7,6 @@ the peer has read it (`protocol.answer_memory`). `agent.server.slow_clients` say
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import cast
@@ -21,19 +20,19 @@ from agent.security.authentication import ConnectionAuthenticator
 from agent.security.throttling import Mute, usage_of
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
+from agent.server.held_requests import HeldRequests
+from agent.server.login_audit import record_certificate
 from agent.server.reauthentication import SessionOver, reauthenticate
 from agent.server.request_arrival import RequestArrival
 from agent.server.unanswered import UNANSWERED, report_unanswered
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import ApiKey, name_of
+from protocol.auth.host_addresses import host_text
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.limits import (
     CONNECTIONS_MAX,
     RECEIVE_BUFFER_BYTES,
-    RECEIVE_PROGRESS_BYTES_MIN,
-    REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
-    REQUESTS_QUEUED_MAX,
 )
 from protocol.throttle_time import with_throttle_time
 from storage.object_store import Buffer
@@ -71,7 +70,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._authenticator = authenticator or ConnectionAuthenticator()
         self._wire = ServerConnection(is_roomy=False)
         self._arrival = RequestArrival()
-        self._frames: deque[RequestFrame] = deque()
+        self._held = HeldRequests(self, table)
         self._has_frames: asyncio.Future[None] | None = None
         """Ends the wait of the task for the next request."""
         self._writable: asyncio.Future[None] | None = None
@@ -80,10 +79,6 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_sending = False
         self._outgoing: list[Buffer] = []
-        self._counted_bytes = 0
-        """Bytes of this connection's requests that the memory of all connections counts."""
-        self._claimed_bytes = 0
-        """The size of the large request that is arriving, of which `_counted_bytes` counts all."""
         self._is_taking_up = False
         self._taken_up_count = 0
         self._fetch_wait: FetchWait | None = None
@@ -101,7 +96,8 @@ class ClientConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
-        self._host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self._host = host_text(host)
         self.peer = f"{self._host}:{port}"
         self.used_s = self._services.clock.monotonic_s()
         # One with a mechanism comes from a `LoginConnection`, which was counted.
@@ -112,6 +108,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._authenticator.attach(self)
+        record_certificate(self._services, self._authenticator, self.listener, self._host)
         self._connection_epoch = self._services.connection_epochs.accepted()
         self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
         if self._task is None:  # the agent's task group is ending and starts no task
@@ -122,7 +119,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         if cut_bytes and not self._table.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
         self._mute.cancel()
-        self._give_up_receiving()
+        self._held.give_up()
         self._wire.drop_partial()
         self._table.take_back_buffer(self)
         self._table.unregister(self)
@@ -146,17 +143,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not frames:
             # The size of a large frame is known before its body arrives: it claims all its memory now, so that a
             # request that holds memory never waits for more, and two half-received ones cannot block each other.
-            if self._wire.large_frame_bytes and not self._claimed_bytes:
+            if self._wire.large_frame_bytes and not self._held.claimed_bytes:
                 self.regulate_reading()
             return
         self.used_s = self._services.clock.monotonic_s()
-        self._frames.extend(frames)
-        more_bytes = len(frames[0].body) if len(frames) == 1 else sum(len(frame.body) for frame in frames)
-        if self._claimed_bytes:
-            more_bytes -= self._claimed_bytes  # counted since the claim
-            self._claimed_bytes = 0
-            del self._table.receiving[self]
-        self._hold(more_bytes)
+        self._held.add(frames)
         if self._fetch_wait is not None:
             self._mark_behind_fetch()
         if self._has_frames is not None and not self._has_frames.done():
@@ -181,38 +172,24 @@ class ClientConnection(asyncio.BufferedProtocol):
     def _may_read(self) -> bool:
         if self._table.is_draining:
             return False
-        if self._claimed_bytes:  # a request whose memory is granted is read to its end
+        held = self._held
+        if held.claimed_bytes:  # a request whose memory is granted is read to its end
             return True
-        memory, frames = self._memory, self._frames
         # REQUESTS_PIPELINED_MAX requests await their answers, or the reserve is to become free before more arrives.
-        if self._wire.is_reading_paused or memory.reserve_holder is self or self._mute.is_on:
+        if self._wire.is_reading_paused or self._memory.reserve_holder is self or self._mute.is_on:
             return False
-        # A connection without queued requests reads one, however full the memory is, so that none starves. Differs
-        # from Kafka: while its memory is full (queued.max.request.bytes), no connection's request is read.
-        if frames and (
-            len(frames) >= REQUESTS_QUEUED_MAX
-            or memory.is_full
-            or self._counted_bytes >= REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
-        ):
+        if not held.may_grow:
             return False
         frame_bytes = self._wire.large_frame_bytes
         return not frame_bytes or self._claim(frame_bytes)
 
     def _claim(self, frame_bytes: int) -> bool:
         # The reserve is for a request that nothing stands before: it is taken up as soon as it has arrived.
-        is_next = not self._frames and not self._is_taking_up and self._writable is None
-        memory, table = self._memory, self._table
-        was_waiting = memory.is_waiting(self)
-        is_granted = memory.claim(self, frame_bytes, may_use_reserve=is_next)
+        is_next = not self._held.frames and not self._is_taking_up and self._writable is None
+        was_waiting = self._memory.is_waiting(self)
+        is_granted = self._held.claim(frame_bytes, is_next=is_next)
         if is_granted or not was_waiting:
             self.used_s = self._services.clock.monotonic_s()
-        if is_granted:
-            self._claimed_bytes = frame_bytes
-            self._counted_bytes += frame_bytes
-            # The first sweep may come before any byte: against this number it always sees enough progress.
-            table.receiving[self] = -max(frame_bytes, RECEIVE_PROGRESS_BYTES_MIN)
-        if memory.is_contended:
-            table.hurry_fetches()
         return is_granted
 
     def _mark_behind_fetch(self) -> None:
@@ -254,7 +231,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.close()
         if self._closing_since_s is None:
             self._closing_since_s = self._services.clock.monotonic_s()
-            self._give_up_receiving()
+            self._held.give_up()
             self._wire.drop_partial()
             self._table.take_back_buffer(self)
 
@@ -270,7 +247,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
+        return not self._held.frames and self._wire.requests_waiting == 0 and not self._outgoing
 
     def stalled_s(self, now_s: float) -> float:
         """Seconds for which the request that is arriving has made no progress while the socket is read."""
@@ -296,7 +273,7 @@ class ClientConnection(asyncio.BufferedProtocol):
     @property
     def progress_bytes_min(self) -> int:
         """By how much that has to grow between two sweeps, while other connections wait for memory."""
-        return self._memory.bytes_due(self, self._claimed_bytes)
+        return self._memory.bytes_due(self, self._held.claimed_bytes)
 
     @property
     def is_owed_answer(self) -> bool:
@@ -320,7 +297,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
         They wait for the peer to read its answers, for a fetch that was hurried, or for the end of a mute.
         """
-        if not self._counted_bytes:
+        if not self._held.counted_bytes:
             return 0.0
         now_s = self._services.clock.monotonic_s()
         is_hurried = self._fetch_wait is not None and self._fetch_wait.is_over
@@ -329,33 +306,8 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     def stop_reading(self) -> None:
         """Drop the queued requests, and read none any more: nothing of them was accepted, and clients repeat them."""
-        self._drop_queued()
+        self._held.drop_queued()
         self.regulate_reading()
-
-    def _give_up_receiving(self) -> None:
-        """Return all request memory but that of the request that is being served, and claim no more."""
-        self._drop_queued()
-        claimed_bytes, self._claimed_bytes = self._claimed_bytes, 0
-        table = self._table
-        table.receiving.pop(self, None)
-        table.paused.discard(self)
-        self._memory.stop_waiting(self)
-        self._hold(-claimed_bytes)
-
-    def _drop_queued(self) -> None:
-        dropped_bytes = sum(len(frame.body) for frame in self._frames)
-        self._frames.clear()
-        self._hold(-dropped_bytes)
-
-    def _hold(self, more_bytes: int) -> None:
-        """Count bytes of requests into the memory of all connections, or, negative, out of it."""
-        self._counted_bytes += more_bytes
-        memory = self._memory
-        memory.count(more_bytes)
-        if more_bytes < 0 and memory.is_contended:
-            if not self._counted_bytes:
-                memory.leave_reserve(self)
-            self._table.wake_soon()
 
     def _close_on_bug(self) -> None:
         self._services.metrics.connections_closed.labels("bug").inc()
@@ -373,7 +325,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Take up requests one after the other: Kafka promises a client that its requests are processed in order."""
         try:
             while True:
-                while self._frames:
+                while self._held.frames:
                     # Before the request is taken up: a peer that does not read would let answers pile up in memory.
                     if self._writable is not None:
                         await self._writable
@@ -394,7 +346,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
         A function of its own: the locals of `_serve` would keep the last request's memory while it waits.
         """
-        frame = self._frames.popleft()
+        frame = self._held.frames.popleft()
         frame_bytes = len(frame.body)
         self._taken_up_count += 1
         self._is_taking_up = True
@@ -403,9 +355,9 @@ class ClientConnection(asyncio.BufferedProtocol):
             # a small fetch is no longer counted, a large one, and requests behind it, end its wait (`hurry`).
             self._fetch_wait = FetchWait()
             if frame_bytes <= RECEIVE_BUFFER_BYTES:
-                self._hold(-frame_bytes)
+                self._held.count(-frame_bytes)
                 frame_bytes = 0
-            if self._counted_bytes:
+            if self._held.counted_bytes:
                 self._mark_behind_fetch()
         try:
             await self._take_up(frame)
@@ -415,7 +367,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._fetch_wait = None
                 self._table.behind_fetch.discard(self)
             if frame_bytes:
-                self._hold(-frame_bytes)
+                self._held.count(-frame_bytes)
 
     async def _take_up(self, frame: RequestFrame) -> None:
         services, usage = self._services, None
@@ -429,6 +381,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             rights=services.authorizer.rights(self._authenticator.principal, self._authenticator.groups, self._host),
             groups=self._authenticator.groups,
             mechanism=self._authenticator.mechanism,
+            is_by_token=self._authenticator.is_by_token,
             client=self._client,
             connection_epoch=self._connection_epoch,
             received_s=services.clock.monotonic_s(),

@@ -11,7 +11,8 @@ from typing import cast
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import begin_in, contain
-from agent.security.connection_limits import ConnectionLimits, LimitRejection
+from agent.security.connections.connection_limits import ConnectionLimits, LimitRejection
+from protocol.auth.host_addresses import host_text
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,7 @@ class ConnectionGate(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
         tcp = cast("asyncio.Transport", transport)
-        address = str((transport.get_extra_info("peername") or ("?", 0))[0])
+        address = host_text((transport.get_extra_info("peername") or ("?", 0))[0])
         rejection = self._limits.admit(tcp, self._listener, address)
         if rejection is None:
             protocol = self._accept(self._listener)

@@ -15,6 +15,8 @@ from itertools import islice
 from typing import Protocol
 
 from agent.runtime.metrics import Metrics
+from agent.security.connections.fair_places import FairPlaces, Stranger
+from agent.server.login_turns import LoginTurns
 from agent.server.unauthenticated_memory import UnauthenticatedMemory
 from protocol.answer_memory import AnswerMemory
 from protocol.limits import (
@@ -104,7 +106,7 @@ class OpenConnection(Hashable, Protocol):
         ...
 
 
-class UnauthenticatedConnection(Hashable, Protocol):
+class UnauthenticatedConnection(Stranger, Protocol):
     """A connection whose client has not authenticated, as the table and the server see it."""
 
     listener: str
@@ -125,11 +127,15 @@ class ConnectionTable:
         self,
         *,
         metrics: Metrics,
+        strangers: FairPlaces | None = None,
         request_bytes_max: int = REQUEST_BYTES_QUEUED_MAX,
         receive_bytes_max: int = RECEIVE_BUFFERS_BYTES_MAX,
         answer_bytes_max: int = ANSWER_BYTES_UNREAD_MAX,
     ) -> None:
+        """`strangers`: the places of all connections whose clients are not known yet; None for places of its own."""
         self._metrics = metrics
+        self._strangers = strangers or FairPlaces(UNAUTHENTICATED_CONNECTIONS_MAX)
+        self._strangers.room = lambda: CONNECTIONS_MAX - len(self.connections)
         self.is_draining = False
         """Once true, no connection is registered and no request is taken up any more."""
         self.memory: RequestMemory[OpenConnection] = RequestMemory(
@@ -146,8 +152,9 @@ class ConnectionTable:
         """Connections whose sockets are not read for now."""
         self.connections: set[OpenConnection] = set()
         self.unauthenticated: set[UnauthenticatedConnection] = set()
-        """Connections whose clients have to authenticate first. They are not among `connections`."""
+        """Connections whose clients have to authenticate first. They are not among `connections`, and have places."""
         self.unauthenticated_memory = UnauthenticatedMemory()
+        self.login_turns = LoginTurns()
         self._is_waking = False
 
     def register(self, connection: OpenConnection, *, is_new: bool = True) -> bool:
@@ -155,7 +162,9 @@ class ConnectionTable:
 
         It is not new where it was registered as unauthenticated before.
         """
-        if self._is_full or self.is_draining:
+        # A stranger that is known now had a place, and has just left it, or is about to.
+        count = len(self.connections) + (self._strangers.count if is_new else 0)
+        if count >= CONNECTIONS_MAX or self.is_draining:
             return False
         self.connections.add(connection)
         if is_new:
@@ -165,7 +174,7 @@ class ConnectionTable:
 
     def register_unauthenticated(self, connection: UnauthenticatedConnection) -> bool:
         """Count in a connection whose client has to authenticate first; False where too many are open."""
-        if self._is_full or self.is_draining or len(self.unauthenticated) >= UNAUTHENTICATED_CONNECTIONS_MAX:
+        if self.is_draining or not self._strangers.take(connection):
             return False
         self.unauthenticated.add(connection)
         self._metrics.connections_accepted.labels(connection.listener).inc()
@@ -174,11 +183,8 @@ class ConnectionTable:
     def unregister_unauthenticated(self, connection: UnauthenticatedConnection) -> None:
         """Forget a connection that is closed, or whose client has authenticated."""
         self.unauthenticated.discard(connection)
+        self._strangers.leave(connection)
         self.unauthenticated_memory.forget(connection)
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self.connections) + len(self.unauthenticated) >= CONNECTIONS_MAX
 
     def unregister(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed, registered or not."""

@@ -22,6 +22,7 @@ from agent.server.dispatch import HANDLERS
 from agent.server.login_audit import record_failure, record_success
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import ApiKey
+from protocol.auth.host_addresses import host_text
 from protocol.auth.sasl_session import Failure, ListVersions, Reply, Success
 from protocol.connection import RequestFrame
 from protocol.errors import MalformedRequest
@@ -67,14 +68,15 @@ class LoginConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._has_claimed = False
         self.peer = ""
-        self._address = ""
+        self.address = ""
+        """The client's, without port."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
-        host_port = transport.get_extra_info("peername") or ("?", 0)
-        self._address = str(host_port[0])
-        self.peer = f"{host_port[0]}:{host_port[1]}"
+        host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self.address = host_text(host)
+        self.peer = f"{self.address}:{port}"
         if not self._table.register_unauthenticated(self):
             if not self._table.is_draining:
                 extra = {"peer": self.peer, "limit": UNAUTHENTICATED_CONNECTIONS_MAX}
@@ -124,6 +126,11 @@ class LoginConnection(asyncio.BufferedProtocol):
         """A peer that does not read its answers, of which it is owed one at a time, is no client."""
         self._close("stalled", "it does not read its answers")
 
+    def give_way(self) -> None:
+        """Close: another address needs the place among the clients that have not authenticated."""
+        self._close("unauthenticated", "its client has not authenticated, and other addresses need its place")
+        self._table.unregister_unauthenticated(self)
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
@@ -159,7 +166,10 @@ class LoginConnection(asyncio.BufferedProtocol):
                 case Reply():
                     self._write([output.answer])
                 case ListVersions():
-                    self._write(await self._list_versions(output.frame))
+                    try:
+                        self._write(await self._list_versions(output.frame))
+                    except MalformedRequest as error:
+                        return Failure(reason=str(error))
 
     async def _take_frame(self) -> Settled:
         """Handles the next frame. A function of its own, so that no variable keeps its memory."""
@@ -171,6 +181,7 @@ class LoginConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
             self._has_frames = asyncio.get_running_loop().create_future()
             await self._has_frames
+        await self._table.login_turns.take()
         return await self._authenticator.receive(self._frames.popleft())
 
     def _release_memory(self) -> None:
@@ -199,10 +210,10 @@ class LoginConnection(asyncio.BufferedProtocol):
             return
         self._services.metrics.authentications.labels(self.listener, success.mechanism).inc()
         record_success(self._services, self._authenticator, self.listener, self.peer)
-        log.debug(
-            "a client has authenticated",
-            extra={"peer": self.peer, "mechanism": success.mechanism, "principal": str(self._authenticator.principal)},
-        )
+        if log.isEnabledFor(logging.DEBUG):
+            principal = str(self._authenticator.principal)
+            extra = {"peer": self.peer, "mechanism": success.mechanism, "principal": principal}
+            log.debug("a client has authenticated", extra=extra)
         rest = b"".join(INT32.pack(len(frame)) + frame for frame in self._frames) + self._receiver.partial()
         assert len(rest) <= RECEIVE_BUFFER_FIRST_BYTES, "reading was paused behind the first frame"
         table.unregister_unauthenticated(self)
@@ -234,7 +245,7 @@ class LoginConnection(asyncio.BufferedProtocol):
         )
         self._release_memory()
         self._frames.clear()
-        await self._services.clock.sleep(self._authentication.failure_delay_s(self._address))
+        await self._services.clock.sleep(self._authentication.failure_delay_s(self.address))
         assert self._transport is not None
         if failure.answer is not None:
             self._write([failure.answer])

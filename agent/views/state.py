@@ -4,10 +4,9 @@ Rule: pure functions of the state; values are str, int, bool, None, lists and di
 them (`--json`).
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from agent.runtime.ids import uuid_text
-from agent.runtime.metrics import StateStatistics
 from agent.views.transactions import transaction_statistics
 from coordinator.configs.config_entries import Layers, topic_entry
 from coordinator.configs.topic_configs import TOPIC_CONFIGS
@@ -121,20 +120,20 @@ def session_rows(state: ClusterState) -> list[View]:
 
 def state_summary(state: ClusterState) -> View:
     """A summary of the state."""
-    statistics = state_statistics(state)
+    transactions = transaction_statistics(state)
     return {
         "cluster_id": state.cluster_id,
         "incarnation": state.incarnation,
         "position": state.position,
         "rules_version": state.rules_version,
         "time_ms": state.time_ms,
-        "topics": statistics.topics,
-        "partitions": statistics.partitions,
-        "chunks": statistics.chunks,
-        "objects": statistics.objects,
-        "objects_released": statistics.objects_pending_deletion,
-        "transactional_ids": statistics.transactions.ids,
-        "transactions_open": statistics.transactions.open,
+        "topics": len(state.topics),
+        "partitions": state.partitions_count,
+        "chunks": sum(len(each.index) for topic in state.topics.values() for each in topic.partitions),
+        "objects": len(state.objects),
+        "objects_released": len(state.released),
+        "transactional_ids": transactions.ids,
+        "transactions_open": transactions.open,
         "transaction_version": state.transaction_version,
         "sessions": session_rows(state),
     }
@@ -146,29 +145,6 @@ def state_digest(state: ClusterState) -> View:
     It reads the whole state without yielding: some seconds for millions of chunks.
     """
     return {"position": state.position, "rules_version": state.rules_version, "digest": digest(state).hex()}
-
-
-def state_statistics(state: ClusterState, now_ms: int | None = None) -> StateStatistics:
-    """The values of the state gauges of /metrics. `now_ms`: a checked clock's time; None uses the state's time."""
-    return StateStatistics(
-        topics=len(state.topics),
-        partitions=state.partitions_count,
-        chunks=sum(len(p.index) for topic in state.topics.values() for p in topic.partitions),
-        objects=len(state.objects),
-        objects_pending_deletion=len(state.released),
-        sessions=len(state.sessions),
-        ledger_position=state.position,
-        log_ends=_log_ends(state),
-        transactions=transaction_statistics(state, now_ms),
-        producers=state.producers_count,
-        producers_dropped=state.producers_dropped_count,
-    )
-
-
-def _log_ends(state: ClusterState) -> Iterable[tuple[str, int, int]]:
-    for topic in state.topics.values():
-        for number, partition in enumerate(topic.partitions):
-            yield topic.name, number, partition.log_end
 
 
 def _archived_end(index: ChunkIndex) -> int:

@@ -6,13 +6,27 @@ decided by them.
 """
 
 import heapq
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from agent.runtime.metrics import TransactionStatistics
 from coordinator.state.state import ClusterState
 from coordinator.state.transactions import TransactionalId
 
 View = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionStatistics:
+    """The values of the transaction metrics, for the whole cluster at one moment."""
+
+    ids: int
+    open: int
+    open_seconds_max: float
+    """The age of the oldest open transaction; 0 while none is open."""
+    begun: int
+    """Started transactions since this agent began to apply the ledger."""
+    ended: Mapping[str, int]
+    """Ended transactions since then, by outcome."""
 
 
 def transaction_statistics(state: ClusterState, now_ms: int | None = None) -> TransactionStatistics:
@@ -24,13 +38,7 @@ def transaction_statistics(state: ClusterState, now_ms: int | None = None) -> Tr
         open_seconds_max=max(ages_ms, default=0) / 1000,
         begun=state.transaction_counts.begun,
         ended={how.value: count for how, count in state.transaction_counts.ended.items()},
-        lags=_lags(state),
     )
-
-
-def _lags(state: ClusterState) -> Iterable[tuple[str, int]]:
-    for topic in state.topics.values():
-        yield topic.name, max((each.log_end - each.last_stable for each in topic.partitions), default=0)
 
 
 def _open_ms(state: ClusterState, entry: TransactionalId, now_ms: int | None) -> int:

@@ -28,6 +28,11 @@ def cpu_seconds(pid: int) -> float:
     return sum(map(_cpu_ticks, family(pid))) / _TICKS_PER_SECOND
 
 
+def main_thread_cpu_seconds(pid: int) -> float:
+    """User and system time of the first thread of one process: the event loop, where it has one."""
+    return _cpu_ticks_of(Path(f"/proc/{pid}/task/{pid}/stat")) / _TICKS_PER_SECOND
+
+
 def memory_mib(pid: int, field: str = "VmRSS") -> float:
     """Resident memory of the family: now, or with `VmHWM` the sum of the peaks."""
     return sum(_status_kib(member, field) for member in family(pid)) / 1024
@@ -41,8 +46,12 @@ def reset_peak(pid: int) -> None:
 
 
 def _cpu_ticks(pid: int) -> int:
+    return _cpu_ticks_of(Path(f"/proc/{pid}/stat"))
+
+
+def _cpu_ticks_of(path: Path) -> int:
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        text = path.read_text()
     except OSError:
         return 0
     # The name of the program, in brackets, may hold anything: fields are counted from its last bracket.

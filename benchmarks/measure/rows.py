@@ -24,6 +24,8 @@ ARCHIVE_SECONDS_MAX = 300
 WARM_UP_SHARE = 5
 """A fifth of what is produced warms the client and is not counted in its figures."""
 WARM_UP_MEGABYTES_MAX, WARM_UP_PRODUCE_SECONDS_MAX = 50, 1.0
+TOPIC_PREFIX = "bench-"
+"""Of the topics of every measurement."""
 _numbers = itertools.count()
 
 
@@ -60,7 +62,7 @@ def produce(bench: Bench, peer: Peer, case: Case, *, tls: TlsListener | None = N
             case,
             records=records,
             warm_up_records=records // WARM_UP_SHARE,
-            security=NO_CONFIG if tls is None else tls.client_configs,
+            configs=NO_CONFIG if tls is None else tls.client_configs,
         )
         cpu = peer.cpu_seconds() - before
         return figures | _cpu_figures(cpu, records, case.value_bytes) | _memory_figures(peer)
@@ -100,7 +102,7 @@ def consume(
         peer.bootstrap if tls is None else tls.bootstrap,
         [(topics.warm_topic, topics.warm_records), (topics.topic, topics.records)],
         peer.cpu_seconds,
-        security=NO_CONFIG if tls is None else tls.client_configs,
+        configs=NO_CONFIG if tls is None else tls.client_configs,
     )
     cpu = measured.after - measured.before
     figures = measured.figures | _cpu_figures(cpu, topics.records, case.value_bytes) | _memory_figures(peer)
@@ -141,7 +143,7 @@ def _load_kernels(bench: Bench, peer: PenstockPeer) -> None:
 @contextmanager
 def topic_of(peer: Peer, partitions: int) -> Iterator[str]:
     """A new topic's name; it is deleted at the end."""
-    name = f"bench-{next(_numbers)}"
+    name = f"{TOPIC_PREFIX}{next(_numbers)}"
     peer.create_topic(name, partitions)
     try:
         yield name

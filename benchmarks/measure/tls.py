@@ -10,13 +10,18 @@ from contextlib import contextmanager
 from benchmarks.cases import Case
 from benchmarks.measure import rows
 from benchmarks.measure.rows import Bench, Loaded
-from benchmarks.peers.brokers import Peer
+from benchmarks.peers.brokers import Peer, PenstockPeer
+
+SECURE = ("--secure",)
 
 
 @contextmanager
-def encrypted(bench: Bench, peer: Peer) -> Iterator[None]:
-    """The broker with a second listener, which encrypts; warm. At the end it runs without."""
-    with peer.encrypted():
+def encrypted(bench: Bench, peer: Peer, *, is_mutual: bool = False) -> Iterator[None]:
+    """The broker with a second listener, which encrypts; warm. At the end it runs without.
+
+    Where it is mutual, clients have to show a certificate.
+    """
+    with peer.encrypted(is_mutual=is_mutual):
         rows.warm_up(bench, peer)
         yield
 
@@ -29,6 +34,13 @@ def produce(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
 def consume(bench: Bench, peer: Peer, case: Case, topics: Loaded) -> dict[str, float]:
     plaintext = rows.consume(bench, peer, case, topics)
     return _beside(rows.consume(bench, peer, case, topics, tls=peer.tls), plaintext)
+
+
+def secure_start(peer: PenstockPeer) -> dict[str, float]:
+    """The second start with TLS, users, the authorizer and the audit log; the first one creates their files."""
+    with peer.restarted_with(SECURE):
+        peer.restart()
+        return {"start_s": peer.start_seconds}
 
 
 def _beside(over_tls: dict[str, float], plaintext: dict[str, float]) -> dict[str, float]:

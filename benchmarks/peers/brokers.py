@@ -19,7 +19,8 @@ from benchmarks.cases import PeerName
 from benchmarks.measure import process_usage
 from benchmarks.peers.java_tools import JavaTools
 from benchmarks.peers.tls import TlsListener
-from tests.support.processes import Process, free_port, is_listening
+from tests.support.ports import free_port
+from tests.support.processes import Process, is_listening
 from tests.support.services.java import KAFKA_LOGGING, KAFKA_PROPERTIES
 from tests.support.services.local_services import PENSTOCK, READY
 
@@ -27,8 +28,8 @@ ADMIN_SECONDS_MAX = 30.0
 QUIET_CPU_SHARE = 0.1
 QUIET_SECONDS = 0.4
 QUIET_SECONDS_MAX = 15.0
-RELEASED_SECONDS = 60
 NO_CONFIG: Mapping[str, str] = {}
+RELEASED_SECONDS = 60
 """After which both peers delete the data of a deleted topic: Kafka's default of `file.delete.delay.ms`."""
 KAFKA_TUNING = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
 """What kafka-server-start.sh passes."""
@@ -48,7 +49,9 @@ class Peer(ABC):
         self._process: Process | None = None
         self._starts = 0
         self._tls: TlsListener | None = None
-        self._is_encrypted = False
+        self._is_encrypted = self._is_mutual = False
+        self.configs = NO_CONFIG
+        """Broker configs of its next start that win over its own."""
         folder.mkdir(parents=True)
 
     @abstractmethod
@@ -56,11 +59,11 @@ class Peer(ABC):
         """What starts it in the foreground."""
 
     @contextlib.contextmanager
-    def encrypted(self) -> Iterator[None]:
-        """Restarts it with a second listener, `tls`, and at the end without."""
+    def encrypted(self, *, is_mutual: bool = False) -> Iterator[None]:
+        """Restarts it with a second listener, `tls`, and at the end without. Mutual: clients need a certificate."""
         if self._tls is None:
             self._tls = TlsListener.make(self.folder, free_port())
-        self._is_encrypted = True
+        self._is_encrypted, self._is_mutual = True, is_mutual
         self.restart()
         try:
             yield
@@ -184,7 +187,9 @@ class KafkaPeer(Peer):
 
     def command(self) -> Sequence[str | Path]:
         # The last line of a name counts.
-        self._properties.write_text(self._text + (self._tls_lines() if self._is_encrypted else ""), encoding="utf-8")
+        tls = self._tls_lines() if self._is_encrypted else ""
+        configs = "".join(f"{name}={value}\n" for name, value in self.configs.items())
+        self._properties.write_text(self._text + tls + configs, encoding="utf-8")
         return [self._java[0], *KAFKA_TUNING, *self._java[1:], "kafka.Kafka", self._properties]
 
     def _tls_lines(self) -> str:
@@ -194,7 +199,11 @@ class KafkaPeer(Peer):
             f"{own},SSL://{self.tls.bootstrap}\nadvertised.listeners={listeners}\n"
             "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n"
             f"ssl.keystore.type=PEM\nssl.keystore.location={self.tls.keystore}\n"
+            f"{self._mutual_lines() if self._is_mutual else ''}"
         )
+
+    def _mutual_lines(self) -> str:
+        return f"ssl.client.auth=required\nssl.truststore.type=PEM\nssl.truststore.location={self.tls.ca_path}\n"
 
     def is_ready(self, process: Process) -> bool:
         assert process.is_running
@@ -226,12 +235,16 @@ class PenstockPeer(Peer):
             *("--listen", self.bootstrap, "--http", self.http, "--log-level", "warning"),
             *("--archive-interval-s", "86400", "--archive-bytes", "256MiB", "--gc-min-age-s", str(RELEASED_SECONDS)),
             *(self._tls_options() if self._is_encrypted else ()),
+            *(word for name, value in self.configs.items() for word in ("--set", f"{name}={value}")),
             *self._options,
         ]
 
     def _tls_options(self) -> Sequence[str | Path]:
         files = self.tls.files
-        return ["--listen", f"SSL://{self.tls.bootstrap}", "--tls-cert", files.cert, "--tls-key", files.key]
+        # As Kafka's here, it has no authorizer: certificates of clients would turn it on.
+        mutual: list[str | Path] = ["--tls-client-ca", self.tls.ca_path, "--set", "authorizer.class.name="]
+        listener = ["--listen", f"SSL://{self.tls.bootstrap}", "--tls-cert", files.cert, "--tls-key", files.key]
+        return [*listener, *(mutual if self._is_mutual else ())]
 
     @contextlib.contextmanager
     def restarted_with(self, options: Sequence[str]) -> Iterator[None]:

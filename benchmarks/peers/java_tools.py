@@ -21,7 +21,7 @@ TOOL_SECONDS_MAX = 150.0
 PAYLOAD_BYTES = 8_000_000
 """Values to choose from: more than any codec looks back for."""
 CONSUMER, COMMITTER = "ConsumeAssigned", "CommitTransactions"
-NO_SECURITY: Mapping[str, str] = {}
+NO_CONFIGS: Mapping[str, str] = {}
 PRODUCER_MEMORY_DEFAULT = 32 << 20
 HEAP_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
 
@@ -76,7 +76,7 @@ class JavaTools:
         records: int,
         warm_up_records: int,
         transaction_ms: int = 0,
-        security: Mapping[str, str] = NO_SECURITY,
+        configs: Mapping[str, str] = NO_CONFIGS,
     ) -> dict[str, float]:
         """ProducerPerformance: `records` in all, the first `warm_up_records` of them not counted in its figures; in
         transactions of that length, where it is not 0."""
@@ -87,7 +87,7 @@ class JavaTools:
             "linger.ms": case.linger_ms,
             "max.request.size": case.request_bytes,
             "buffer.memory": max(PRODUCER_MEMORY_DEFAULT, 16 * case.request_bytes),
-            **security,
+            **configs,
         }
         words = [f"{name}={value}" for name, value in properties.items()]
         is_transactional = transaction_ms > 0
@@ -127,11 +127,14 @@ class JavaTools:
         topics: Sequence[tuple[str, int]],
         sample: Callable[[], float],
         *,
-        security: Mapping[str, str] = NO_SECURITY,
+        configs: Mapping[str, str] = NO_CONFIGS,
     ) -> list[Consumed]:
-        """Passes over topics, given with their count of records. `sample` is called when a pass begins and ends."""
+        """Passes over topics, given with their count of records. `sample` is called when a pass begins and ends.
+
+        `configs` of the client win over its own.
+        """
         words = [f"{topic}={records}" for topic, records in topics]
-        words += [f"--{name}={value}" for name, value in security.items()]
+        words += [f"--{name}={value}" for name, value in configs.items()]
         command = self.command(CONSUMER, bootstrap, str(int(TOOL_SECONDS_MAX)), *words)
         passes: list[Consumed] = []
         with Process(command, self.folder, name="consume") as process:

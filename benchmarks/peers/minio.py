@@ -10,7 +10,8 @@ from urllib.request import urlopen
 import obstore
 from obstore.store import S3Store
 
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.services.local_services import Minio
 from tools import go_servers
 from tools.steps import SetupFailed

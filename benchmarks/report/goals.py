@@ -26,6 +26,10 @@ COMMIT_OF_ONE_PARTITION_MAX, COMMIT_VISIBLE_MS_MAX = 1.5, 100.0
 """1,000 partitions beside one; the worst until everybody can read it."""
 TLS_CPU_MAX, TLS_SHARE_MIN = 1.0, 0.9
 """Beside what TLS costs Apache Kafka."""
+HANDSHAKE_P99_MS_MAX, HANDSHAKE_LOOP_MS_MAX, IDLE_TLS_KIB_MAX, SECURE_START_SECONDS_MAX = 20.0, 1.0, 100.0, 1.7
+"""While 600 clients shake hands at once."""
+AUTHORIZED_CPU_MAX = 1.02
+"""Beside the same broker without an authorizer."""
 PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
 """With the default flush interval, 100 MB/s on one agent; three readers."""
 LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
@@ -82,6 +86,18 @@ def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
     yield _mean_at_most("CPU that TLS adds", added, TLS_CPU_MAX)
     share = ratios(tls, PeerName.EMBEDDED, "of_plaintext")
     yield _mean_at_least("throughput over TLS beside plaintext", share, TLS_SHARE_MIN)
+    handshakes = _of(rows, Kind.TLS_HANDSHAKES)
+    for text, found, metric, most in (
+        ("p99 ms of a producer while 600 clients shake hands", handshakes, "p99_ms", HANDSHAKE_P99_MS_MAX),
+        ("ms of the loop for a handshake of mutual TLS", handshakes, "handshake_loop_ms", HANDSHAKE_LOOP_MS_MAX),
+        ("handshakes that failed", handshakes, "handshakes_failed", 0.0),
+        ("KiB of an idle TLS connection above plaintext", handshakes, "idle_kib", IDLE_TLS_KIB_MAX),
+        ("start of penstock run --secure, s", _of(rows, Kind.TLS_START), "start_s", SECURE_START_SECONDS_MAX),
+    ):
+        yield _largest(text, _figures(found, metric), most)
+    for text, kind in (("produce", Kind.RIGHTS_PRODUCE), ("consume", Kind.RIGHTS_CONSUME)):
+        authorized = _figures(_of(rows, kind), "cpu_of_unauthorized")
+        yield _largest(f"10,000 ACLs, CPU to {text} / without an authorizer", authorized, AUTHORIZED_CPU_MAX)
     requests = _of(rows, Kind.OBJECT_REQUESTS)
     for text, metric, most in (
         ("MinIO at 100 MB/s, flush of 250 ms, PUTs per GiB", "puts_per_gib", PUTS_PER_GIB_MAX),

@@ -11,7 +11,8 @@ from benchmarks.report.statistics import medians, ratio
 
 LOWER_IS_BETTER = (
     *("_ms", "_s_per_gb", "_us_per_record", "_mib", "_percent", "start_s", "load_s", "form_s", "entries_per_s"),
-    *("bytes_per_chunk", "object_requests", "_per_gib", "gets_per_object", "_per_tib", "_of_floor"),
+    *("bytes_per_chunk", "object_requests", "_per_gib", "gets_per_object", "_per_tib", "_of_floor", "_failed", "_kib"),
+    "_of_unauthorized",
 )
 
 

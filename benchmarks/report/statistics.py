@@ -1,4 +1,4 @@
-"""The arithmetic of figures: medians, ratios, geometric means.
+"""The arithmetic of figures: medians, means, ratios, geometric means.
 
 Rule: a ratio is always Penstock / Kafka, whether more or less of it is better.
 """
@@ -15,6 +15,11 @@ def medians(rounds: Sequence[Figures]) -> dict[str, float]:
     """The median of each metric over the rounds that have it."""
     names = dict.fromkeys(name for figures in rounds for name in figures)
     return {name: statistics.median(figures[name] for figures in rounds if name in figures) for name in names}
+
+
+def means(turns: Sequence[Figures]) -> dict[str, float]:
+    """The mean of each metric over turns, which all have the same metrics."""
+    return {name: statistics.fmean(figures[name] for figures in turns) for name in turns[0]}
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:

@@ -33,6 +33,13 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     Kind.COMMIT: ("answered_p50_ms", "answered_max_ms", "visible_p50_ms", "visible_max_ms", "cycle_p50_ms"),
     Kind.TLS_PRODUCE: ("mb_per_s", "of_plaintext", "tls_cpu_s_per_gb", "cpu_s_per_gb"),
     Kind.TLS_CONSUME: ("mb_per_s", "of_plaintext", "tls_cpu_s_per_gb", "cpu_s_per_gb"),
+    Kind.TLS_HANDSHAKES: (
+        *("p99_ms", "p50_ms", "calm_p99_ms", "handshake_loop_ms", "handshake_cpu_ms", "handshakes_per_s"),
+        *("handshakes_failed", "idle_kib"),
+    ),
+    Kind.TLS_START: ("start_s",),
+    Kind.RIGHTS_PRODUCE: ("cpu_of_unauthorized", "cpu_s_per_gb", "unauthorized_cpu_s_per_gb", "mb_per_s"),
+    Kind.RIGHTS_CONSUME: ("cpu_of_unauthorized", "cpu_s_per_gb", "unauthorized_cpu_s_per_gb", "mb_per_s"),
     Kind.COLD_START: ("cold_start_s",),
 }
 UNITS = {
@@ -82,6 +89,14 @@ UNITS = {
     "raw_append_ms": "append p50 ms",
     "of_plaintext": "of plaintext's MB/s",
     "tls_cpu_s_per_gb": "CPU s/GB that TLS adds",
+    "calm_p99_ms": "p99 ms without handshakes",
+    "handshake_loop_ms": "ms of the loop for a handshake",
+    "handshake_cpu_ms": "CPU ms for a handshake",
+    "handshakes_per_s": "handshakes/s",
+    "handshakes_failed": "handshakes that failed",
+    "idle_kib": "KiB of an idle connection above plaintext",
+    "cpu_of_unauthorized": "of the CPU without an authorizer",
+    "unauthorized_cpu_s_per_gb": "CPU s/GB without an authorizer",
     "p50_of_floor": "p50 / (wait + PUT + append)",
 }
 HEADER = ("row", "metric", "better", "Kafka", "Penstock", "ratio", "with MinIO", "ratio")

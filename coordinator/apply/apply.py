@@ -8,8 +8,10 @@ would be a guess.
 
 from typing import assert_never
 
+from coordinator.apply.agents import apply_agent_command
 from coordinator.apply.chunks import commit_chunks
 from coordinator.apply.configs import apply_admin_command
+from coordinator.apply.delegation_tokens import apply_token_command
 from coordinator.apply.digest_comparison import compare_digest, report_digest
 from coordinator.apply.groups import apply_group_command
 from coordinator.apply.maintenance_leader import claim_maintenance_leader
@@ -32,6 +34,7 @@ from coordinator.apply.topics import allocate_producer_ids, create_topic, delete
 from coordinator.apply.transactions import apply_transaction_command
 from coordinator.codec.codec import decode
 from coordinator.commands.admin import AdminCommand
+from coordinator.commands.agents import AgentCommand
 from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -58,6 +61,7 @@ from coordinator.commands.commands import (
     StartDrain,
     StartSession,
 )
+from coordinator.commands.delegation_tokens import TokenCommand
 from coordinator.commands.group import GroupCommand
 from coordinator.commands.registry import RegistryCommand
 from coordinator.commands.security import SecurityCommand
@@ -152,6 +156,10 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
         return apply_registry_command(state.registry, command)
     if isinstance(command, SecurityCommand):
         return apply_security_command(state, command)
+    if isinstance(command, TokenCommand):
+        return apply_token_command(state, command)
+    if isinstance(command, AgentCommand):
+        return apply_agent_command(state, session_id, command)
     match command:
         case StartSession():
             return Rejected(error_code=ErrorCode.invalid_request, reason=f"session {session_id} has started already")

@@ -4,12 +4,13 @@ Rule: the index of ACLs follows each ACL that comes or goes, in a time that does
 command beyond a limit changes nothing: changing a value of `protocol.limits` here is a change of the rules (S3). Keys
 of credentials are compared with nothing.
 Source: org.apache.kafka.controller.AclControlManager and ScramControlManager (Kafka 4.3). Differs from Kafka: the
-limits of how many ACLs and credentials there are.
+limits of how many ACLs and credentials there are; a user's last credential takes the user's delegation tokens with it.
 """
 
 from collections.abc import Sequence
 from typing import assert_never
 
+from coordinator.apply.delegation_tokens import remove_tokens_of_users
 from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.commands.security import (
     AclRow,
@@ -25,6 +26,7 @@ from coordinator.commands.security import (
 )
 from coordinator.security.acls import Acl
 from coordinator.state.state import ClusterState
+from protocol.auth.scram_credentials import ScramMechanism
 from protocol.errors import ErrorCode
 from protocol.limits import ACL_DELETIONS_PER_ENTRY_MAX, ACLS_MAX, SCRAM_CREDENTIALS_MAX
 
@@ -90,6 +92,7 @@ def alter_scram(state: ClusterState, command: AlterScram) -> ScramAltered | Reje
     for credential_id in command.deletions:
         state.scram.pop(credential_id, None)
     _set_credentials(state, command.upsertions)
+    remove_tokens_of_users(state, {user for user, _ in deleted if not _has_credential(state, user)})
     return ScramAltered(missing=missing)
 
 
@@ -116,6 +119,10 @@ def _set_credentials(state: ClusterState, rows: Sequence[ScramRow]) -> None:
         state.scram[row.credential_id] = row.credential()
     state.scram_version = max(state.scram_version + 1, state.position)
     state.is_security_set_up |= bool(state.scram)
+
+
+def _has_credential(state: ClusterState, user: str) -> bool:
+    return any((user, mechanism) in state.scram for mechanism in ScramMechanism)
 
 
 def _note_acls(state: ClusterState) -> None:

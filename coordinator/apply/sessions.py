@@ -12,7 +12,7 @@ from coordinator.commands.commands import (
     StartDrain,
     StartSession,
 )
-from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.rules import RULES_AGENTS, RULES_CHECKED_STORAGE
 from coordinator.state.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
@@ -63,6 +63,8 @@ def start_drain(state: ClusterState, command: StartDrain) -> Outcome:
     session = state.sessions.get(command.session)
     if session is None:
         return Rejected(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
+    if state.rules_version >= RULES_AGENTS and not session.is_draining:
+        session.draining_since_ms = state.known_time_ms
     session.is_draining = True
     return Done()
 
@@ -87,6 +89,11 @@ def raise_rules(state: ClusterState, command: RaiseRules) -> Outcome:
     if command.rules_version <= state.rules_version:
         return Rejected(
             error_code=ErrorCode.invalid_update_version, reason=f"rules {state.rules_version} are in force already"
+        )
+    # Agents without these rules apply the raise all the same, so under older rules only the proposer asks for a hold.
+    if state.rules_version >= RULES_AGENTS and state.rules_hold_since_ms is not None:
+        return Rejected(
+            error_code=ErrorCode.invalid_update_version, reason=f"the rules are held at {state.rules_version}"
         )
     for session in state.sessions.values():
         if session.rules_version < command.rules_version:

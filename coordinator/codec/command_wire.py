@@ -19,7 +19,7 @@ from coordinator.codec.command_columns import (
     read_offsets,
     read_pending_offsets,
 )
-from coordinator.commands.commands import AdvanceLogStart, Command, CommitChunks, PlainCommand
+from coordinator.commands.commands import AdvanceLogStart, Command, CommitChunks, PlainCommand, QuotaUse
 from coordinator.commands.field_types import (
     Natural,
     NaturalMilliseconds,
@@ -31,7 +31,7 @@ from coordinator.commands.field_types import (
 )
 from coordinator.commands.forms import WireStruct, since
 from coordinator.commands.group import CommitOffsets
-from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_QUOTA_USE
 from coordinator.commands.transaction import CommitTransactionalOffsets, ConnectionEpoch
 from coordinator.ledger.port import LedgerCorrupt
 from txn.transaction import TransactionVersion
@@ -45,6 +45,7 @@ class WireCommitChunks(WireStruct, frozen=True, tag=7):
     chunks: list[bytes]
     batches: list[bytes]
     batch_crcs: Annotated[bytes, since(RULES_CHECKED_STORAGE)] = b""
+    quota_uses: Annotated[tuple[QuotaUse, ...], since(RULES_QUOTA_USE)] = ()
 
     def command(self) -> CommitChunks:
         batches = read_batches(self.batches)
@@ -59,6 +60,7 @@ class WireCommitChunks(WireStruct, frozen=True, tag=7):
             ),
             batches=batches,
             batch_crcs=self.batch_crcs,
+            quota_uses=self.quota_uses,
         )
 
 
@@ -157,6 +159,7 @@ def to_wire(command: Command) -> WireCommand:
                 chunks,
                 batches,
                 command.batch_crcs,
+                command.quota_uses,
             )
         case AdvanceLogStart():
             return WireAdvanceLogStart(command.topic_ids, log_start_columns(command))

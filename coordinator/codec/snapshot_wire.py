@@ -13,11 +13,20 @@ from coordinator.codec.admin_wire import WireConfigs, WireQuotas
 from coordinator.codec.group_wire import WireGroup
 from coordinator.codec.registry_wire import WireRegistry
 from coordinator.codec.transaction_wire import WireTransactionalId
+from coordinator.commands.delegation_tokens import TokenRow
 from coordinator.commands.forms import WireStruct, layout_in_form, since
-from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_SECURITY
+from coordinator.commands.rules import (
+    RULES_AGENTS,
+    RULES_CHECKED_ENTRIES,
+    RULES_CHECKED_STORAGE,
+    RULES_DELEGATION_TOKENS,
+    RULES_FIRST,
+    RULES_QUOTA_USE,
+    RULES_SECURITY,
+)
 from coordinator.commands.security import AclRow, ScramRow
 from coordinator.state.chunk_index import COLUMN_TYPES
-from coordinator.state.state import TRANSACTION_VERSION_NEWEST
+from coordinator.state.state import NO_TIME, TRANSACTION_VERSION_NEWEST
 
 FORMAT_VERSION: Final = 1
 SHAPE_BYTES = 8
@@ -32,6 +41,11 @@ class SnapshotSession(WireStruct, frozen=True):
     rules_version: int
     entry_next: int
     is_draining: bool = False
+    http_url: Annotated[str | None, since(RULES_AGENTS)] = None
+    version: Annotated[str | None, since(RULES_AGENTS)] = None
+    started_ms: Annotated[int, since(RULES_AGENTS)] = NO_TIME
+    is_drain_requested: Annotated[bool, since(RULES_AGENTS)] = False
+    draining_since_ms: Annotated[int, since(RULES_AGENTS)] = NO_TIME
 
 
 class SnapshotPartition(WireStruct, frozen=True):
@@ -109,12 +123,18 @@ class SnapshotContent(WireStruct, frozen=True):
     """In order of users and mechanisms."""
     is_security_set_up: Annotated[bool, since(RULES_SECURITY)] = False
     is_acls_confirmed: Annotated[bool, since(RULES_SECURITY)] = True
+    tokens: Annotated[list[TokenRow], since(RULES_DELEGATION_TOKENS)] = []
+    """In the order of their entries."""
 
 
 _RECORDED_SHAPES = {
     RULES_FIRST: bytes.fromhex("ffdf09db8dcebfb8"),
     RULES_CHECKED_STORAGE: bytes.fromhex("adaa8b3811de0c9a"),
     RULES_CHECKED_ENTRIES: bytes.fromhex("b13b9cfd95a25a8e"),
+    RULES_SECURITY: bytes.fromhex("155880adad2f754a"),
+    RULES_DELEGATION_TOKENS: bytes.fromhex("d1b6c4c3205ebfb3"),
+    RULES_QUOTA_USE: bytes.fromhex("d1b6c4c3205ebfb3"),
+    RULES_AGENTS: bytes.fromhex("bd55011069ea57c4"),
 }
 """The shapes of released forms. Fixed, because `described_shape` changes with the names of fields."""
 

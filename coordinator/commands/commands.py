@@ -12,6 +12,7 @@ How to add a command: CONTRIBUTING.md.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from coordinator.commands.admin import (
     AdminCommand,
@@ -20,6 +21,14 @@ from coordinator.commands.admin import (
     AssignReplicas,
     CreatePartitions,
     Replicas,
+)
+from coordinator.commands.agents import AgentCommand
+from coordinator.commands.delegation_tokens import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RenewDelegationToken,
+    TokenCommand,
+    TokenOutcome,
 )
 from coordinator.commands.field_types import (
     Digest,
@@ -47,7 +56,7 @@ from coordinator.commands.registry import (
     SetCompatibility,
     SetMode,
 )
-from coordinator.commands.rules import RULES_FIRST
+from coordinator.commands.rules import RULES_FIRST, RULES_QUOTA_USE
 from coordinator.commands.security import (
     AlterScram,
     BootstrapUsers,
@@ -184,6 +193,16 @@ class ChunkColumns:
     batch_count: Sequence[int]
 
 
+class QuotaUse(WireStruct, frozen=True, kw_only=True):
+    """Bytes of Produce requests of those who share a quota (`agent.security.shared_use`). Apply ignores it."""
+
+    SINCE: ClassVar[int] = RULES_QUOTA_USE
+
+    key: Natural
+    """The number of those who share it."""
+    byte_count: Natural
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChunks:
     """Make the chunks of one durable intake object true. Rejected if the object is another session's (S1)."""
@@ -197,6 +216,9 @@ class CommitChunks:
     batch_crcs: bytes = b""
     """The CRC in each batch's header, as `protocol.records.crc.pack_crcs` gives them; empty where the form in force has
     no field for them."""
+    quota_uses: tuple[QuotaUse, ...] = ()
+    """The use of quotas of the whole cluster by the agent's producers since its last commit. Agents add it up; no state
+    follows from it."""
 
 
 class ReplacedChunk(WireStruct, frozen=True, kw_only=True):
@@ -357,6 +379,8 @@ PlainCommand = (
     | PlainTransactionCommand
     | RegistryCommand
     | SecurityCommand
+    | TokenCommand
+    | AgentCommand
 )
 """Commands without columns. They stand in entries as they are, each under a tag that is never given twice."""
 ColumnarCommand = CommitChunks | AdvanceLogStart | CommitOffsets | CommitTransactionalOffsets
@@ -378,6 +402,9 @@ DEFINITIONS = (
     DeleteAcls,
     AlterScram,
     BootstrapUsers,
+    CreateDelegationToken,
+    RenewDelegationToken,
+    ExpireDelegationToken,
 )
 """Commands whose content stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
 
@@ -454,4 +481,5 @@ Outcome = (
     | TransactionalOffsetsPending
     | RegistryOutcome
     | SecurityOutcome
+    | TokenOutcome
 )

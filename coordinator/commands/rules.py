@@ -22,5 +22,14 @@ which repeats are known that are no longer remembered."""
 RULES_SECURITY: Final = 4
 """ACLs and SCRAM credentials."""
 
-RULES_NEWEST: Final[int] = RULES_SECURITY
+RULES_DELEGATION_TOKENS: Final = 5
+"""Delegation tokens. A user's last SCRAM credential takes the user's tokens with it."""
+
+RULES_QUOTA_USE: Final = 6
+"""Bytes of producers, by quota, in the entries that commit their records (quotas of the whole cluster)."""
+
+RULES_AGENTS: Final = 7
+"""Agents' descriptions of themselves, drains on request and their times, and a hold of the versions after this one."""
+
+RULES_NEWEST: Final[int] = RULES_AGENTS
 """The newest version that this program knows. It serves no cluster in which a later one is in force."""

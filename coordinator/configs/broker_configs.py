@@ -19,11 +19,17 @@ from coordinator.configs.config_types import (
     table,
 )
 from coordinator.configs.group_broker_configs import group_broker_specs
+from coordinator.configs.rules_hold import NOT_HELD, RULES_HOLD
 from coordinator.configs.security_configs import SECURITY_CONFIGS
+from protocol.limits import RULES_HOLD_MS_MAX
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST, _SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
 _HONOURED = Effect.HONOURED
+
+QUOTA_SCOPE: Final = "penstock.quota.scope"
+QUOTA_SCOPE_AGENT: Final = "agent"
+QUOTA_SCOPE_CLUSTER: Final = "cluster"
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ConfigSpec(
@@ -479,6 +485,23 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         is_read_only=True,
     ),
     ConfigSpec(
+        QUOTA_SCOPE,
+        _STRING,
+        QUOTA_SCOPE_AGENT,
+        "Whether quotas of bytes hold for each agent by itself, as in Kafka, or for the whole cluster.",
+        effect=_HONOURED,
+        choices=(QUOTA_SCOPE_AGENT, QUOTA_SCOPE_CLUSTER),
+    ),
+    ConfigSpec(
+        RULES_HOLD,
+        _LONG,
+        NOT_HELD,
+        "When the rules version was held at the one in force, in ms since 1970; -1 for no hold. --hold-rules sets it.",
+        effect=_HONOURED,
+        low=-1,
+        high=RULES_HOLD_MS_MAX,
+    ),
+    ConfigSpec(
         "producer.id.expiration.ms",
         _INT,
         "86400000",
@@ -630,6 +653,7 @@ CLUSTER_WIDE: Final = frozenset(
         "log.retention.bytes",
         "log.retention.ms",
         "producer.id.expiration.ms",
+        RULES_HOLD,
     }
 )
 """Configs of work that one agent does for all, or that is part of apply: altered for every broker, or for none."""

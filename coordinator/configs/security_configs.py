@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from coordinator.configs.config_types import ConfigSpec, ConfigType, Effect, table
+from coordinator.configs.oauth_configs import OAUTH_CONFIGS, without_prefix
 from protocol.limits import SASL_FRAME_BYTES_HIGHEST, SASL_FRAME_BYTES_MAX
 
 FILE_SUFFIX: Final = ".file"
@@ -19,7 +20,7 @@ FILE_SUFFIX: Final = ".file"
 HIDDEN: Final = "[hidden]"
 """The text that replaces a secret wherever configs are kept (org.apache.kafka.common.config.types.Password)."""
 _REAUTH: Final = "connections.max.reauth.ms"
-_MECHANISM_REAUTH: Final = re.compile(r"(?:scram-sha-256|scram-sha-512|plain)\." + re.escape(_REAUTH))
+_MECHANISM_REAUTH: Final = re.compile(r"(?:scram-sha-256|scram-sha-512|plain|oauthbearer)\." + re.escape(_REAUTH))
 """The same for one mechanism, in lower case (KIP-368). It has to name a listener, too."""
 _LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9_]+)\.(.+)")
 _SNI: Final = re.compile(r"penstock\.sni\.([A-Za-z0-9*_.-]+)\.(cert|key)")
@@ -108,7 +109,7 @@ LISTENER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _LIST,
         "SCRAM-SHA-256,SCRAM-SHA-512",
         "Mechanisms by which clients may authenticate on a listener with SASL.",
-        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN", "OAUTHBEARER"),
     ),
     _spec(
         _REAUTH,
@@ -125,6 +126,7 @@ LISTENER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=0,
         high=SASL_FRAME_BYTES_HIGHEST,
     ),
+    *OAUTH_CONFIGS.values(),
 )
 """The configs that hold for all listeners, or for one behind `listener.name.NAME.`."""
 _OF_ONE_LISTENER: Final[Mapping[str, ConfigSpec]] = table(
@@ -181,7 +183,35 @@ SECURITY_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "penstock.secret.key.file",
         _STRING,
         None,
-        "File of 32 random bytes, the same for all agents, by which the keys of SCRAM credentials are encrypted.",
+        "File of 32 random bytes, the same for all agents, by which the keys of SCRAM credentials are encrypted, and "
+        "delegation tokens have their HMACs.",
+    ),
+    _spec(
+        "delegation.token.secret.key",
+        _PASSWORD,
+        None,
+        "Key of the HMACs of delegation tokens, the same for all agents. Without it penstock.secret.key.file serves.",
+    ),
+    _spec(
+        "delegation.token.max.lifetime.ms",
+        ConfigType.LONG,
+        "604800000",
+        "How long a delegation token may be renewed at most.",
+        low=1,
+    ),
+    _spec(
+        "delegation.token.expiry.time.ms",
+        ConfigType.LONG,
+        "86400000",
+        "How long a delegation token lasts before it has to be renewed.",
+        low=1,
+    ),
+    _spec(
+        "delegation.token.expiry.check.interval.ms",
+        ConfigType.LONG,
+        "3600000",
+        "How often expired delegation tokens are removed.",
+        low=1,
     ),
     *LISTENER_CONFIGS.values(),
 )
@@ -204,7 +234,7 @@ def security_spec(name: str) -> ConfigSpec | None:
     secret. None where no such config exists.
     """
     own = listener_config(name)
-    plain = name if own is None else own[1]
+    plain = name if own is None else without_prefix(own[1])
     spec = (SECURITY_CONFIGS if own is None else LISTENER_CONFIGS).get(plain)
     if spec is not None:
         return spec if own is None else replace(spec, name=name, default=None)

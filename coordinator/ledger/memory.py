@@ -20,6 +20,7 @@ from coordinator.ledger.port import (
     LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
+    LedgerSize,
     LedgerStart,
     LedgerUnavailable,
     SessionHeld,
@@ -80,6 +81,11 @@ class MemoryLedgerCore:
         self._delayed: list[_Delayed] = []
         self._is_fenced = False
 
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all entries."""
+        return sum(len(record.payload) for revision in self._revisions for record in revision)
+
     def fence(self) -> None:
         if self._sessions:
             raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
@@ -103,7 +109,7 @@ class MemoryLedgerCore:
     def open_session(self, name: str) -> SessionId:
         self._check_open()
         if name in self._sessions:
-            raise SessionHeld(f"session {self._sessions[name]} lives under the name {name!r}")
+            raise SessionHeld(f"session {self._sessions[name]} lives under the name {name!r}", self._sessions[name])
         self._position_last += 1
         session = SessionId(self._position_last)
         self._sessions[name] = session
@@ -116,6 +122,10 @@ class MemoryLedgerCore:
         self._sessions = {name: owner for name, owner in self._sessions.items() if owner != session}
         self._newest.pop(session, None)
         self.wake()
+
+    def revoke_session(self, name: str, session: SessionId) -> None:
+        if self._sessions.get(name) == session:
+            self.expire(session)
 
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.get(name) != session
@@ -271,6 +281,9 @@ class MemoryLedger:
     async def close_session(self, session: SessionId) -> None:
         self._reach().expire(session)
 
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        self._reach().revoke_session(name, session)
+
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._reach().is_session_ended(name, session)
 
@@ -334,9 +347,8 @@ class MemoryLedger:
     async def trim(self, position: Position) -> None:
         self._reach().trim(position)
 
-    async def pressure(self) -> float:
-        self._reach()
-        return 0.0
+    async def size(self) -> LedgerSize:
+        return LedgerSize(used_bytes=self._reach().used_bytes, quota_bytes=None)
 
     async def fence(self) -> None:
         self._reach().fence()

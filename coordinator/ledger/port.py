@@ -95,6 +95,20 @@ class LedgerStart:
     records: Sequence[LedgerRecord]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerSize:
+    """How much of its capacity the ledger uses."""
+
+    used_bytes: int
+    quota_bytes: int | None
+    """None where the ledger grows with its disk."""
+
+    @property
+    def pressure(self) -> float:
+        """The used part of the quota; 0 without one. Near 1 a snapshot and a trim are due early (safety rule S10)."""
+        return 0.0 if self.quota_bytes is None else self.used_bytes / self.quota_bytes
+
+
 class LedgerError(Exception):
     """The ledger did not do what was asked. Subclasses say what the caller should do."""
 
@@ -112,7 +126,12 @@ class Trimmed(LedgerError):
 
 
 class SessionHeld(LedgerError):
-    """Another process holds a session under this name: wait for it to end, or use another name."""
+    """Another process holds a session under this name: wait for it to end, end it, or use another name."""
+
+    def __init__(self, message: str, session: SessionId | None = None) -> None:
+        """`session`: the one that lives under the name, where that is what was asked for."""
+        super().__init__(message)
+        self.session = session
 
 
 class LedgerUnsupported(LedgerError):
@@ -161,7 +180,11 @@ def being_recovered() -> LedgerCorrupt:
 
 def newer_rules(rules_version: int, known: int) -> NewerRules:
     """The error of a program that knows rules up to `known`, where `rules_version` is in force."""
-    return NewerRules(f"rules {rules_version} are in force, this program knows {known}: upgrade it (S3)")
+    return NewerRules(
+        f"rules {rules_version} are in force, this program knows {known}: upgrade it (S3). Agents of the newer version "
+        "that serve go on; an upgrade whose rules are in force cannot be taken back "
+        "(docs/operations/upgrade.md, 'Go back')"
+    )
 
 
 def not_fenced() -> LedgerCorrupt:
@@ -210,6 +233,13 @@ class Ledger(Protocol):
 
     async def close_session(self, session: SessionId) -> None:
         """End a session: appends under it are rejected from now on."""
+        ...
+
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        """End a session of any agent, as if its lease had run out: whatever it appends from now on raises `Fenced`.
+
+        Only the session that is named: where another one has the name, nothing happens, so that a late repeat is fine.
+        """
         ...
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
@@ -272,11 +302,8 @@ class Ledger(Protocol):
         """
         ...
 
-    async def pressure(self) -> float:
-        """How much of the room that the ledger has is in use, from 0 to 1; what grows with its disk says 0.
-
-        Near 1 a snapshot and a trim are due early (safety rule S10). Room that others use up counts too.
-        """
+    async def size(self) -> LedgerSize:
+        """The bytes in use and the quota. Keys of other users of the same server count too."""
         ...
 
     async def fence(self) -> None:

@@ -25,6 +25,7 @@ from coordinator.ledger.port import (
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
+    LedgerSize,
     LedgerStart,
     LedgerUnavailable,
     SessionHeld,
@@ -144,6 +145,9 @@ class SqliteLedger:
     async def close_session(self, session: SessionId) -> None:
         await self._call(partial(self._file.close_session, session))
 
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        await self._call(partial(self._file.revoke_session, name, session))
+
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return await self._call(partial(self._file.is_session_ended, name, session))
 
@@ -196,8 +200,8 @@ class SqliteLedger:
             trimmed, has_more = await self._call(partial(self._file.trim_step, position))
             self._recent.drop(trimmed)
 
-    async def pressure(self) -> float:
-        return 0.0
+    async def size(self) -> LedgerSize:
+        return LedgerSize(used_bytes=await self._call(self._file.used_bytes), quota_bytes=None)
 
     async def fence(self) -> None:
         await self._call(self._file.fence)

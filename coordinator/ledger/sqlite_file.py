@@ -110,7 +110,7 @@ class LedgerFile:
     def open_session(self, name: str) -> SessionId:
         live = self._sessions.get(name)
         if live is not None:
-            raise SessionHeld(f"session {live} lives under the name {name!r} in this process: close it first")
+            raise SessionHeld(f"session {live} lives under the name {name!r} in this process: close it first", live)
         with self._transaction():
             self._check_open()
             session = SessionId(self._position_last + 1)
@@ -123,6 +123,10 @@ class LedgerFile:
     def close_session(self, session: SessionId) -> None:
         self._sessions = {name: live for name, live in self._sessions.items() if live != session}
         self._newest.pop(session, None)
+
+    def revoke_session(self, name: str, session: SessionId) -> None:
+        if self._sessions.get(name) == session:
+            self.close_session(session)
 
     def check_session(self, session: SessionId) -> None:
         """Raise `Fenced` where it is over."""
@@ -186,6 +190,15 @@ class LedgerFile:
     def head(self) -> Head:
         with self._reading():
             return self._head
+
+    def used_bytes(self) -> int:
+        """Bytes of the file's pages that are in use."""
+        with self._reading():
+            row = self._connection.execute(
+                "SELECT (page_count - freelist_count) * page_size"
+                " FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()"
+            ).fetchone()
+        return int(row[0])
 
     # Snapshots.
 

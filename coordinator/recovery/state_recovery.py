@@ -54,6 +54,7 @@ class StateRecovery:
         self.state = state
         self.sessions_ended_count = 0
         self.transactions_aborted_count = 0
+        self.tokens_removed_count = 0
         self._topics = RecoveredTopics(state, topic_names)
         self._missing_batches = MissingBatches(state)
 
@@ -127,8 +128,11 @@ class StateRecovery:
     def doubt_acls(self) -> None:
         """Let super users alone be served until somebody has looked at the ACLs: a revocation may be lost.
 
-        Agents of rules without ACLs have none to look at.
+        Agents of rules without ACLs have none to look at. Delegation tokens are removed: one that was expired at its
+        owner's wish may be among them, and clients can ask for others.
         """
+        self.tokens_removed_count = len(self.state.tokens)
+        self.state.tokens.clear()
         if self.state.rules_version >= RULES_SECURITY:
             self.state.is_acls_confirmed = False
 

@@ -82,6 +82,15 @@ class _Resources:
                 if by_prefix is not None:
                     yield by_prefix
 
+    def patterns_of(self, name: str) -> Iterator[tuple[PatternType, str, _Principals]]:
+        """The patterns that fit the name of a resource, with their ACLs, the longest prefix before shorter ones."""
+        for literal in dict.fromkeys((name, EVERY_NAME)):
+            if literal in self.literals:
+                yield PatternType.LITERAL, literal, self.literals[literal]
+        for length in sorted(self.prefix_lengths, reverse=True):
+            if length <= len(name) and name[:length] in self.prefixes:
+                yield PatternType.PREFIXED, name[:length], self.prefixes[name[:length]]
+
 
 @dataclass(slots=True)
 class AclIndex:
@@ -222,6 +231,44 @@ class AclIndex:
             for pattern, name in allowing
         )
 
+    def deciding(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        resource_type: ResourceType,
+        name: str,
+        operation: Operation,
+    ) -> Acl | None:
+        """The ACL that denies a caller an operation on a resource, else one that allows it; None where there is none.
+
+        The arguments are those of `rights_of`. For records of what was decided: it is not made to be fast. Of several
+        ACLs the one of the literal name comes first, then those of `*`, then the longest prefix.
+        """
+        resources = self._resources.get(resource_type)
+        allowing: Acl | None = None
+        for pattern, pattern_name, by_principal in () if resources is None else resources.patterns_of(name):
+            for principal in (_EVERY_USER, *map(str, principals)):
+                hosts = by_principal.get(principal, {})
+                for acl_host in (EVERY_HOST, host):
+                    grants = hosts.get(acl_host, _Grants())
+                    denied = _named_operation(grants.denying, operation, {})
+                    named = _named_operation(grants.allowing, operation, _IMPLIED) if denied is None else denied
+                    if named is None or (denied is None and allowing is not None):
+                        continue
+                    acl = Acl(
+                        principal=read_principal(principal),
+                        host=acl_host,
+                        operation=named,
+                        permission=Permission.ALLOW if denied is None else Permission.DENY,
+                        resource_type=resource_type,
+                        name=pattern_name,
+                        pattern=pattern,
+                    )
+                    if denied is not None:
+                        return acl
+                    allowing = acl
+        return allowing
+
     def _grants_of(
         self, principals: Sequence[Principal], host: str, resource_type: ResourceType
     ) -> Iterator[tuple[_Pattern, _Grants]]:
@@ -269,6 +316,14 @@ def _set(grants: _Grants, permission: Permission, operation: Operation, *, is_se
 
 def _with_bit(operations: int, operation: Operation, *, is_set: bool) -> int:
     return operations | 1 << operation if is_set else operations & ~(1 << operation)
+
+
+def _named_operation(operations: int, operation: Operation, implied: Mapping[Operation, int]) -> Operation | None:
+    """The one of the operations that ACLs name by which an operation is meant: itself, ALL, or one that implies it."""
+    for named in (operation, Operation.ALL, *implied):
+        if operations >> named & 1 and expanded(1 << named, implied) >> operation & 1:
+            return named
+    return None
 
 
 def expanded(operations: int, implied: Mapping[Operation, int]) -> int:

@@ -35,6 +35,11 @@ class Acl:
     """The pattern's name: of one resource, of all (LITERAL `*`), or what their names begin with (PREFIXED)."""
     pattern: PatternType
 
+    def __str__(self) -> str:
+        """In one line, for logs: `DENY READ to User:alice from * on TOPIC:PREFIXED:orders`."""
+        resource = f"{self.resource_type.name}:{self.pattern.name}:{self.name}"
+        return f"{self.permission.name} {self.operation.name} to {self.principal} from {self.host} on {resource}"
+
 
 def check_acl(acl: Acl) -> None:
     """Raises `InvalidAcl` unless the ACL can be created."""

@@ -21,6 +21,8 @@ REQUEST_PERCENTAGE: Final = "request_percentage"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
+DEFAULT: Final = "<default>"
+"""The name of a default entity in texts, as Kafka's tools write it."""
 ANY: Final = ""
 """The user or client id of a quota that those with any of them share."""
 
@@ -31,6 +33,14 @@ class AppliedQuota(NamedTuple):
     limit: float
     user: str
     client_id: str
+    entity: QuotaEntity
+    """Whom it is set for."""
+
+    @property
+    def entity_text(self) -> str:
+        """Whom it is set for, as text: `user=ann,client-id=<default>`."""
+        # Kafka names the user first; an entity has its types in their order.
+        return ",".join(f"{kind}={DEFAULT if name is None else name}" for kind, name in reversed(self.entity))
 
 
 def applied_quota(
@@ -43,7 +53,7 @@ def applied_quota(
     for entity, shared_user, shared_client_id in _levels(user, client_id):
         limit = quotas.get(entity, {}).get(name)
         if limit is not None:
-            return AppliedQuota(limit, shared_user, shared_client_id)
+            return AppliedQuota(limit, shared_user, shared_client_id, entity)
     return None
 
 

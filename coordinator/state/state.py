@@ -11,8 +11,10 @@ from coordinator.commands.admin import Replicas
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.group_values import GroupState
 from coordinator.commands.rules import RULES_FIRST
+from coordinator.configs.rules_hold import rules_hold_since_ms
 from coordinator.security.acl_index import AclIndex
 from coordinator.security.acls import Acl
+from coordinator.security.delegation_tokens import DelegationToken
 from coordinator.security.quota_rules import QuotaEntity
 from coordinator.state.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.state.producer_order import ProducerOrder
@@ -47,6 +49,16 @@ class SessionState:
     """The number that the session's next entry has: below it is a repeat, above it something is missing."""
     is_draining: bool = False
     """Its agent is stopping: clients are sent to the others."""
+    http_url: str | None = None
+    """The URL of its agent's HTTP port; None while the agent has not described itself, or advertises none."""
+    version: str | None = None
+    """The version of its agent's program; None while the agent has not described itself."""
+    started_ms: Milliseconds = NO_TIME
+    """When its agent began to serve; `NO_TIME` where that is not known."""
+    is_drain_requested: bool = False
+    """Its agent is to drain, and does so by itself."""
+    draining_since_ms: Milliseconds = NO_TIME
+    """When `is_draining` began; `NO_TIME` where that is not known."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -214,6 +226,10 @@ class ClusterState:
     the same, also where a snapshot was loaded between: it is no less than the position of the change."""
     scram_version: int = field(default=0, compare=False)
     """Derived: grows with each change of credentials."""
+    tokens: dict[str, DelegationToken] = field(default_factory=dict[str, DelegationToken])
+    """Delegation tokens by their ids, in the order of their entries, in snapshots too."""
+    tokens_version: int = field(default=0, compare=False)
+    """Derived: grows with each change of delegation tokens."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])
@@ -252,6 +268,11 @@ class ClusterState:
         """The state's time; `NO_TIME` while an entry without a time is applied: the state's may be long past then.
         Commands that expire things replace `NO_TIME` with their own time later (safety rule S2)."""
         return self.time_ms if self.is_time_known else NO_TIME
+
+    @property
+    def rules_hold_since_ms(self) -> Milliseconds | None:
+        """Since when the rules version is held (`coordinator.configs.rules_hold`); None where it is not."""
+        return rules_hold_since_ms(self.broker_configs.get(EVERY_BROKER, {}))
 
     def uses_append_time(self, topic: TopicState) -> bool:
         """Whether the broker stamps the topic's records: as it says itself, else as all brokers say (S14)."""

@@ -1,9 +1,10 @@
 """A client of an agent's HTTP port, for jobs.
 
-Responses are JSON. A missing or a rejecting response raises an error that names the agent. A token is sent with each
-request, and is in no message.
+Responses are JSON. A missing or a rejecting response raises an error that names the agent. A token, or a login, is sent
+with each request, and is in no message.
 """
 
+import os
 import ssl
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -11,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_export.spark.options import OptionError
+from iceberg_export.spark.tenant.access import first_token
 from protocol.decoding import decode_json_object
 from protocol.limits import JOB_AGENT_SECONDS_MAX
 
 AGENT_FILE_HELP = "file whose first line is a bearer token of the agent's --http-token-file"
 AGENT_CA_HELP = "PEM file of the authorities of the agent's certificate, for an https:// address"
+AUTHORIZATION_VARIABLE = "PENSTOCK_JOB_AUTHORIZATION"
+"""The variable with the Authorization header of a user, by `penstock lake`: arguments are seen by every user."""
 BAD_REQUEST = 400
 """The lowest HTTP status of a rejected request."""
 
@@ -40,27 +44,34 @@ def read_token(path: str) -> str:
     if not path:
         return ""
     try:
-        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise OptionError(f"--token-file {path} cannot be read: {error.strerror}") from error
-    tokens = [line.split()[-1] for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    if not tokens or not tokens[0].isascii():
+    token = first_token(text)
+    if not token:
         raise OptionError(f"--token-file {path} has no token: write one of the agents' --http-token-file")
-    return tokens[0]
+    return token
+
+
+def authorization_of_job(token_file: str) -> str:
+    """The Authorization header of a job: the token of its file, else of its environment. Raises `OptionError`."""
+    token = read_token(token_file)
+    return f"Bearer {token}" if token else os.environ.get(AUTHORIZATION_VARIABLE, "")
 
 
 class AgentAddress:
-    """An agent's HTTP listener, [https://]HOST:PORT. `token`: one of its --http-token-file; "" where it has none.
+    """An agent's HTTP listener, [https://]HOST:PORT.
 
+    `authorization`: the header of that name, a token or a login; "" where it needs none.
     `ca_file`: the authorities of its certificate as PEM; "" for those of the system.
     """
 
-    def __init__(self, address: str, token: str = "", ca_file: str = "") -> None:
+    def __init__(self, address: str, authorization: str = "", ca_file: str = "") -> None:
         scheme, _, host_port = address.rpartition("://")
         self._address = host_port
         self._url = f"{scheme or 'http'}://{host_port}"
         self._ca_file = ca_file
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Authorization": authorization} if authorization else {}
 
     def get(self, path: str) -> bytes:
         """The body of the response. Raises `AgentUnavailable`, `AgentRejected`."""

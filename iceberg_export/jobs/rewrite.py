@@ -37,7 +37,7 @@ from iceberg_export.jobs.agents import (
     AgentAddress,
     AgentRejected,
     AgentUnavailable,
-    read_token,
+    authorization_of_job,
 )
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.spark.bucket import open_bucket
@@ -264,7 +264,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     try:
-        agent = AgentAddress(options.agent, read_token(options.token_file), options.ca)
+        agent = AgentAddress(options.agent, authorization_of_job(options.token_file), options.ca)
         with spark_when_needed(f"penstock lake {options.purpose}") as start_spark:
             summary = rewrite(start_spark, options.store, agent, options.topic, Purpose(options.purpose))
     except (AgentUnavailable, AgentRejected, OptionError, StoreError) as error:

@@ -27,7 +27,7 @@ from iceberg_export.jobs.agents import (
     AgentAddress,
     AgentRejected,
     AgentUnavailable,
-    read_token,
+    authorization_of_job,
 )
 from iceberg_export.jobs.coverage import LogBounds, beyond, gaps, not_in_table, overlaps
 from iceberg_export.jobs.examine import FileReport, FileTask, TableFacts, examine
@@ -237,7 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document, for programs")
     options = parser.parse_args(arguments)
     try:
-        agent = AgentAddress(options.agent, read_token(options.token_file), options.ca) if options.agent else None
+        agent = (
+            AgentAddress(options.agent, authorization_of_job(options.token_file), options.ca) if options.agent else None
+        )
         with spark_when_needed("penstock lake verify") as start_spark:
             verification = Verification(start_spark, options.store, agent=agent)
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]

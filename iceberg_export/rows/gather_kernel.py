@@ -1,15 +1,16 @@
 """The compiled kernel of `gather`. Pure; it frees the GIL.
 
-The import compiles the kernel, or loads it from numba's cache.
+The import reads the kernel, or compiles it (`protocol.kernel_cache`).
 """
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numpy.typing import NDArray
 
+from protocol.kernel_cache import kernel
 from protocol.records.copy_kernel import copy_bytes
 
-_SIGNATURE = types.int64(
+_ARGUMENTS = (
     types.Array(types.uint8, 1, "C", readonly=True),
     types.Array(types.int64, 1, "C", readonly=True),
     types.Array(types.int32, 1, "C", readonly=True),
@@ -39,7 +40,4 @@ def _copy_strings(payload, first, length, out, out_first):  # type: ignore[no-un
     return end
 
 
-try:
-    _gather = njit(_SIGNATURE, nogil=True, cache=True)(_copy_strings)
-except RuntimeError:  # numba finds no folder for its cache that it may write
-    _gather = njit(_SIGNATURE, nogil=True)(_copy_strings)
+_gather = kernel(*_ARGUMENTS)(_copy_strings)

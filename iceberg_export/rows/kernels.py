@@ -3,7 +3,7 @@
 No caller waits for them. A thread of its own loads them once the reference implementation has taken so many records
 that it pays. Until then the reference works, with the same results. The load takes half a second of a processor and
 110 MB, or ten seconds where no cache of compiled code exists; a process with little work saves both. Where it fails,
-the reference stays in use, and the log says so once.
+the reference stays in use. The log says that once, or that the compiled code could not be cached.
 """
 
 import gc
@@ -52,11 +52,24 @@ def _load() -> None:
     gc.disable()
     try:
         warm_kernels()
+        _log_uncached()
     except Exception:  # the thread's own supervisor: no caller would see the error
         log.exception("the compiled kernels cannot be loaded: records are decoded without them, 50 times more slowly")
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _log_uncached() -> None:
+    from protocol.kernel_cache import uncached_reason  # imports numba
+
+    reason = uncached_reason()
+    if reason:
+        log.warning(
+            "the compiled kernels are not cached: each start compiles them again, which takes some ten seconds of a "
+            "processor; name a folder that this user may write, by --cache-dir of an agent, or by NUMBA_CACHE_DIR",
+            extra={"reason": reason},
+        )
 
 
 KERNELS = Kernels()

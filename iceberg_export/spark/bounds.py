@@ -116,8 +116,8 @@ def extents(
     missing = set(subscription.names) - {topic.name for topic in topics}
     if missing and not may_be_missing:
         raise OptionError(
-            f"the bucket has no topic {', '.join(sorted(missing))} (at position {manifest.position} of cluster "
-            f"{manifest.cluster_id}); a new topic appears within seconds"
+            f"{lake.manifests.name} has no topic {', '.join(sorted(missing))} (at position {manifest.position} of "
+            f"cluster {manifest.cluster_id}); {lake.manifests.missing_hint}"
         )
     by_partition: dict[TopicPartition, Extent] = {}
     for topic in topics:

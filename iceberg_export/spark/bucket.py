@@ -14,6 +14,12 @@ from threading import Lock, Thread
 from typing import TypeVar
 
 from iceberg_export.spark.options import OptionError
+from iceberg_export.spark.tenant.access import AgentAccess
+from iceberg_export.spark.tenant.agent_store import AgentStore
+from iceberg_export.spark.tenant.client import AgentClient
+from iceberg_export.spark.tenant.signed_reads import SignedReads
+from iceberg_export.spark.tenant.vended_folders import VendedFolders
+from protocol.limits import READ_GAP_BYTES_MAX
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.decorators.routed import RoutedStore
 from storage.embedded.local_store import PACKS_FOLDER, LocalStore
@@ -27,10 +33,14 @@ T = TypeVar("T")
 
 
 class Bucket:
-    """A blocking client of an `ObjectStore`. Its methods raise `StoreError`s, and any thread may call them."""
+    """A blocking client of an `ObjectStore`. Its methods raise `StoreError`s, and any thread may call them.
 
-    def __init__(self, store: ObjectStore) -> None:
+    `read_gap_bytes`: bytes between two chunks of an intake object that are read along where that saves a request.
+    """
+
+    def __init__(self, store: ObjectStore, *, read_gap_bytes: int = READ_GAP_BYTES_MAX) -> None:
         self._store = store
+        self.read_gap_bytes = read_gap_bytes
         self._loop = asyncio.new_event_loop()
         self._thread = Thread(target=self._loop.run_forever, name="penstock-bucket", daemon=True)
         self._thread.start()
@@ -80,7 +90,17 @@ class Bucket:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
+class AgentBucket(Bucket):
+    """A blocking client of the objects that a tenant may read through an agent (`spark.tenant.agent_store`)."""
+
+    def __init__(self, agent: AgentClient, store: AgentStore) -> None:
+        """`agent`: the one that `store` reads through."""
+        super().__init__(store, read_gap_bytes=0)
+        self.agent = agent
+
+
 _open: dict[tuple[int, str, tuple[tuple[str, str], ...]], Bucket] = {}
+_open_agents: dict[tuple[int, AgentAccess], AgentBucket] = {}
 _opening = Lock()
 
 
@@ -97,6 +117,18 @@ def open_bucket(url: str, variables: Mapping[str, str]) -> Bucket:
         return _open[name]
 
 
+def open_agent(access: AgentAccess) -> AgentBucket:
+    """This process's client of an agent for a tenant. Raises `StoreMisconfigured`."""
+    name = (os.getpid(), access)
+    with _opening:
+        if name not in _open_agents:
+            client = AgentClient(access, _PORTS)
+            folders = VendedFolders(client, open_store, _monotonic_s, access.store_ca_file)
+            signed = SignedReads(client, _PORTS, access.store_ca_file)
+            _open_agents[name] = AgentBucket(client, AgentStore(client, folders, signed))
+        return _open_agents[name]
+
+
 def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
     """The store of the bucket at `url`: `s3://BUCKET/PREFIX` or `file:///PATH`. Raises as `open_bucket` does."""
     scheme, _, rest = url.partition("://")
@@ -111,8 +143,7 @@ def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
             raise OptionError(f"{url}: the directory does not exist; a broker's bucket is DATA-DIR/store")
         case _:
             raise OptionError(f"{url!r} is no URL of a bucket: give s3://BUCKET/PREFIX or file:///PATH")
-    ports = RetryPorts(monotonic_s=_monotonic_s, sleep=_pause, chance=_chance)
-    return RetryingStore(store, policy=RetryPolicy(), ports=ports)
+    return RetryingStore(store, policy=RetryPolicy(), ports=_PORTS)
 
 
 class PackedIntake(LocalStore):
@@ -153,3 +184,6 @@ def _settle(elapsed: "asyncio.Future[None]") -> None:
 def _chance() -> float:
     """A jitter in `[0, 1)` between readers that failed together: the fraction of a millisecond of the clock."""
     return _monotonic_s() * 1000 % 1
+
+
+_PORTS = RetryPorts(monotonic_s=_monotonic_s, sleep=_pause, chance=_chance)

@@ -1,8 +1,7 @@
 """Reads the topics of a bucket: its newest tail manifest, and the tables that the manifest names.
 
 A plan uses one manifest. Each topic in it, with its table metadata, is of one ledger position, so the plan is
-consistent. A reader never goes back to an older manifest: the object is overwritten, and an agent that was suspended
-may put an older one.
+consistent.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from iceberg_export.rows.footer_text import read_footer_text
 from iceberg_export.rows.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.coverage import FileSpan, span_of_rows
-from iceberg_export.spark.options import OptionError
+from iceberg_export.spark.manifests import BucketManifests, ManifestSource
 from iceberg_export.spark.row_groups import footer_of
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable
@@ -28,19 +27,16 @@ from iceberg_export.tail.manifest import (
     TailManifest,
     TailPartition,
     TailTopic,
-    TailUnreadable,
-    decode_manifest,
 )
 from protocol.limits import (
     FOOTER_READ_BYTES,
     SPARK_FILES_CACHED_MAX,
     SPARK_FOOTERS_IN_FLIGHT_MAX,
-    SPARK_MANIFEST_READS_MAX,
     SPARK_SPANS_CACHED_MAX,
 )
 from protocol.types import Offset, TopicId
-from storage.object_store import ObjectMissing, StoreError
-from storage.refs import TAIL_KEY, name_in_folder, topic_folder
+from storage.object_store import StoreError
+from storage.refs import name_in_folder, topic_folder
 
 
 class TableMissing(StoreError):
@@ -63,12 +59,14 @@ class ReadableRange:
 class SparkLake:
     """Reads manifests and tables of one bucket. For one thread."""
 
-    def __init__(self, bucket: Bucket, *, is_archive_only: bool = False) -> None:
+    def __init__(
+        self, bucket: Bucket, *, is_archive_only: bool = False, manifests: ManifestSource | None = None
+    ) -> None:
+        """`manifests`: where manifests come from; None for the bucket."""
         self.bucket = bucket
         self.is_archive_only = is_archive_only
+        self.manifests: ManifestSource = manifests or BucketManifests(bucket)
         self._newest: TailManifest | None = None
-        self._decoded: tuple[bytes, TailManifest] | None = None
-        """The bytes that were read last, and their manifest, newest or not: equal bytes are not decoded again."""
         self._read_s = -math.inf
         """The time of the last read."""
         self._tables = TableCache()
@@ -78,19 +76,19 @@ class SparkLake:
         self._spans: dict[str, tuple[FileSpan, ...]] = {}
 
     def manifest(self, *, apart_s: float = 0.0) -> TailManifest:
-        """The newest manifest that this object has ever read, after another read of the bucket.
+        """The newest manifest that this object has ever read, after another read.
 
         `apart_s`: the least time between two reads; the call blocks until it is over. Raises `StoreError`;
         `OptionError` where there is no manifest.
         """
         self.bucket.pause(max(0.0, self._read_s + apart_s - self.bucket.monotonic_s()))
         self._read_s = self.bucket.monotonic_s()
-        current = self._read()
+        current = self.manifests.read()
         newest = self._newest
         if newest is not None and current.cluster_id != newest.cluster_id:
             raise ForeignBucket(
-                f"the bucket belonged to cluster {newest.cluster_id}, and now belongs to {current.cluster_id}: give "
-                f"the right URL, or begin with a new checkpoint"
+                f"{self.manifests.name} belonged to cluster {newest.cluster_id}, and now belongs to "
+                f"{current.cluster_id}: give the right URL, or begin with a new checkpoint"
             )
         if newest is None or current.is_newer_than(newest):
             self._newest = newest = current
@@ -208,29 +206,6 @@ class SparkLake:
                 f"the footer of {file.key} does not say which offsets it answers for: Penstock did not write the file"
             )
         return tuple(FileSpan(*span) for span in read_footer_text(text).partitions)
-
-    def _read(self) -> TailManifest:
-        attempts = 0
-        while True:
-            try:
-                content = self.bucket.get(TAIL_KEY)
-                if self._decoded is not None and content == self._decoded[0]:
-                    return self._decoded[1]
-                manifest = decode_manifest(content)
-            except ObjectMissing as error:
-                raise OptionError(
-                    "the bucket has no tail manifest: check its URL, and whether a broker has run on it; the agents "
-                    "write one within seconds"
-                ) from error
-            # A store may return an object that is half overwritten, so it is read again before the query fails.
-            except TailUnreadable:
-                attempts += 1
-                if attempts == SPARK_MANIFEST_READS_MAX:
-                    raise
-            else:
-                self._decoded = content, manifest
-                return manifest
-            self.bucket.pause(0.1)
 
     async def _read_files(self, topic: TailTopic) -> tuple[DataFile, ...]:
         reader, metadata = await self._read_metadata(topic)

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
+from iceberg_export.spark.tenant.access import AgentAccess
 from protocol.decoding import Undecodable, decode_json
 from protocol.suggestions import nearest
 
@@ -22,6 +24,7 @@ HEADERS: Final = "headers"
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
 STORE_VARIABLE: Final = "PENSTOCK_STORE"
+CA_VARIABLE: Final = "AWS_CA_BUNDLE"
 _CLIENT_OPTIONS: Final = (
     "kafka.",
     "kafkaconsumer.polltimeoutms",
@@ -33,6 +36,14 @@ _CLIENT_OPTIONS: Final = (
 _NAMES: Final = (
     "path",
     "penstock.store",
+    "penstock.server",
+    "penstock.token",
+    "penstock.token.file",
+    "penstock.user",
+    "penstock.password",
+    "penstock.password.file",
+    "penstock.ca",
+    "penstock.insecure",
     "subscribe",
     "subscribePattern",
     "assign",
@@ -54,6 +65,14 @@ _KNOWN: Final = frozenset(name.lower() for name in _NAMES)
 """The names in lower case, in which Spark passes them."""
 _UNSUPPORTED: Final = ("minoffsetspertrigger", "maxtriggerdelay", "maxrecordsperpartition")
 """Options of the Kafka source that are not supported here: no misspellings, so no other option is suggested."""
+_AGENT_OPTIONS: Final = (
+    "penstock.token",
+    "penstock.token.file",
+    "penstock.user",
+    "penstock.password",
+    "penstock.password.file",
+)
+"""The options of a tenant's login."""
 _ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -121,9 +140,12 @@ class ReadOptions:
     """All options, checked against each other."""
 
     store_url: str
-    variables: Mapping[str, str]
+    """Empty for a tenant, who reads through `agent`."""
+    variables: Mapping[str, str] = field(repr=False)
     """AWS variables from options, which override the environment's. Secret."""
     subscription: TopicSubscription
+    agent: AgentAccess | None = None
+    """The agent through which a tenant reads; None where the bucket is read."""
     starting: Bound
     ending: Bound
     is_missing_time_latest: bool = False
@@ -156,9 +178,12 @@ def parse_options(
     starting = _bound(options, "starting", Edge.LATEST if is_stream else Edge.EARLIEST, is_stream=is_stream)
     ending = _bound(options, "ending", Edge.LATEST, is_stream=is_stream)
     _check_order(starting, ending)
+    variables = {name.upper(): value for name, value in options.items() if name.startswith("aws_")}
+    agent = _agent(options, variables, environment)
     return ReadOptions(
-        store_url=_store_url(options, environment),
-        variables={name.upper(): value for name, value in options.items() if name.startswith("aws_")},
+        store_url="" if agent is not None else _store_url(options, environment),
+        variables=variables,
+        agent=agent,
         subscription=subscription,
         starting=starting,
         ending=ending,
@@ -193,9 +218,75 @@ def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> st
     url = path or store or environment.get(STORE_VARIABLE)
     if not url:
         raise OptionError(
-            f"no bucket: give its URL as load(URL), as option penstock.store or as {STORE_VARIABLE} in the environment"
+            f"no bucket: give its URL as load(URL), as option penstock.store or as {STORE_VARIABLE} in the "
+            "environment; or an agent as penstock.server, with a login"
         )
     return url
+
+
+def _agent(
+    options: Mapping[str, str], variables: Mapping[str, str], environment: Mapping[str, str]
+) -> AgentAccess | None:
+    """The agent and the login of `penstock.server` and the options beside it; None without it.
+
+    `variables`: AWS variables from options. Raises `OptionError`, whose message has no secret.
+    """
+    given = [name for name in _AGENT_OPTIONS if options.get(name)]
+    server = options.get("penstock.server", "").strip().rstrip("/")
+    if not server:
+        if given:
+            raise OptionError(f"option {given[0]} needs penstock.server, the address of an agent: https://HOST:PORT")
+        return None
+    if options.get("path") or options.get("penstock.store"):
+        raise OptionError("options penstock.server and penstock.store (or load(URL)) exclude each other: give one")
+    if own := sorted(variables.keys() - {CA_VARIABLE}):
+        raise OptionError(f"option {own[0]} is for reading the bucket: with penstock.server the agent gives the keys")
+    _check_login(options, given)
+    _check_server(server, is_login=bool(given), is_insecure=_boolean(options, "penstock.insecure", default=False))
+    return AgentAccess(
+        url=server,
+        token=options.get("penstock.token", ""),
+        token_file=options.get("penstock.token.file", ""),
+        user=options.get("penstock.user", ""),
+        password=options.get("penstock.password", ""),
+        password_file=options.get("penstock.password.file", ""),
+        ca_file=options.get("penstock.ca", ""),
+        store_ca_file=variables.get(CA_VARIABLE) or environment.get(CA_VARIABLE, ""),
+    )
+
+
+def _check_login(options: Mapping[str, str], given: Sequence[str]) -> None:
+    """Raises `OptionError` unless the options have one login at most."""
+    secrets = [name for name in given if name != "penstock.user"]
+    if len(secrets) > 1:
+        raise OptionError(f"options {secrets[0]} and {secrets[1]} exclude each other: give one of them")
+    is_password = any(name.startswith("penstock.password") for name in secrets)
+    if is_password != ("penstock.user" in given):
+        raise OptionError("option penstock.user needs penstock.password or penstock.password.file, and they need it")
+    for name in ("penstock.token", "penstock.user", "penstock.password"):
+        if any(ord(character) < ord(" ") for character in options.get(name, "")):
+            raise OptionError(f"option {name} has a control character, such as the end of a line: remove it")
+    if not options.get("penstock.token", "").isascii():
+        raise OptionError("option penstock.token has a character that no token has")
+
+
+def _check_server(server: str, *, is_login: bool, is_insecure: bool) -> None:
+    """Raises `OptionError` unless it is an address to which a login may go."""
+    address = urlsplit(server)
+    try:
+        port = address.port
+    except ValueError:
+        port = None
+    if address.scheme not in {"http", "https"} or not address.hostname or port is None or address.path:
+        raise OptionError(f"option penstock.server={server} must be https://HOST:PORT, an agent's HTTP address")
+    if "@" in address.netloc:
+        raise OptionError("option penstock.server has a login: give it as penstock.user and penstock.password")
+    is_here = address.hostname in {"localhost", "::1"} or address.hostname.startswith("127.")
+    if address.scheme == "http" and is_login and not is_here and not is_insecure:
+        raise OptionError(
+            f"option penstock.server={server} is not encrypted, and the login would cross the network: use https://, "
+            "or penstock.insecure=true in a network that you trust"
+        )
 
 
 def _subscription(options: Mapping[str, str]) -> TopicSubscription:

@@ -177,9 +177,14 @@ class PenstockStreamReader(DataSourceStreamReader):
 
 
 def _lake(options: ReadOptions) -> "SparkLake":
-    from iceberg_export.spark.bucket import open_bucket
+    from iceberg_export.spark.bucket import open_agent, open_bucket
     from iceberg_export.spark.lake import SparkLake
+    from iceberg_export.spark.manifests import AgentManifests
 
+    if options.agent is not None:
+        tenant = open_agent(options.agent)
+        manifests = AgentManifests(tenant, options.subscription)
+        return SparkLake(tenant, is_archive_only=options.is_archive_only, manifests=manifests)
     return SparkLake(open_bucket(options.store_url, options.variables), is_archive_only=options.is_archive_only)
 
 

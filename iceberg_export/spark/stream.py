@@ -18,7 +18,6 @@ from iceberg_export.spark.options import ReadOptions, TopicPartition
 from iceberg_export.spark.planning import OffsetRange, Split, divide
 from iceberg_export.spark.positions import StreamPosition, share_out
 from iceberg_export.tail.manifest import TailManifest
-from protocol.limits import SPARK_LOOKS_APART_SECONDS
 from protocol.types import Offset, PartitionIndex, TopicId
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,7 @@ class SourceStream:
 
     def latest_offset(self) -> dict[str, Any]:
         """The position at which the next batch should end. Without new records Spark calls it 100 times a second."""
-        manifest = self._lake.manifest(apart_s=SPARK_LOOKS_APART_SECONDS)
+        manifest = self._lake.manifest(apart_s=self._lake.manifests.apart_s)
         cached = self._cached
         if cached is None or cached.manifest is not manifest or cached.at is not self._at:
             self._cached = cached = _CachedAnswer(manifest, self._at, self._end(manifest).to_json())
@@ -160,8 +159,9 @@ class SourceStream:
         """Check that the position's offsets are of the same log. Raises `ForeignBucket`, `DataLoss`."""
         if position.cluster_id != manifest.cluster_id:
             raise ForeignBucket(
-                f"the query's checkpoint is of cluster {position.cluster_id}, but the bucket is of "
-                f"{manifest.cluster_id}: give the URL of the other bucket, or begin with a new checkpoint"
+                f"the query's checkpoint is of cluster {position.cluster_id}, but "
+                f"{self._lake.manifests.name} is of {manifest.cluster_id}: give the other address, or begin with a new "
+                "checkpoint"
             )
         # A recovery may assign offsets after its snapshot to other records.
         if position.incarnation != manifest.incarnation:

@@ -119,7 +119,7 @@ def _fetch(bucket: Bucket, chunks: Sequence[TailChunk]) -> list[memoryview]:
     chunk_bytes: list[memoryview] = [memoryview(b"")] * len(chunks)
     in_flight = [
         (planned, bucket.begin_range(planned.read.key, planned.read.byte_first, planned.read.byte_count))
-        for planned in plan_reads(ranges)
+        for planned in plan_reads(ranges, gap_bytes_max=bucket.read_gap_bytes)
     ]
     for planned, future in in_flight:
         for index, records in slice_read(planned, future.result()):

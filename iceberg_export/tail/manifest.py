@@ -136,6 +136,12 @@ class TailChunks(Sequence[TailChunk]):
             row_end += 1
         return tuple(self[row_first:row_end])
 
+    def with_key_prefix(self, prefix: str) -> "TailChunks":
+        """The same chunks, with `prefix` before the keys of their objects."""
+        keys: dict[str, int] = {}
+        columns = self.columns(keys)
+        return TailChunks(offset_first=self._first, keys=[prefix + key for key in keys], columns=columns)
+
     def columns(self, keys: dict[str, int]) -> "list[array[int]]":
         """The columns for the constructor, with indexes into `keys`. Missing keys are added to `keys`."""
         indexes = [-1] * (len(self._keys) + 1)  # the last item is for -1, `NO_KEY`

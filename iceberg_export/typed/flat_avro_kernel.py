@@ -1,8 +1,8 @@
 """Decodes flat Avro records with a compiled kernel that frees the GIL.
 
 The kernel reads and writes only inside its arrays. It marks a record that it is not sure of, without a reason. The
-import compiles the kernel, or loads it from numba's cache. All numbers are int64, because numba makes a float of an
-operation on int64 and uint64.
+import reads the kernel, or compiles it (`protocol.kernel_cache`). All numbers are int64, because numba makes a float of
+an operation on int64 and uint64.
 Specification: Apache Avro 1.12, "Binary Encoding".
 """
 
@@ -11,6 +11,8 @@ from enum import IntEnum
 from typing import Any
 
 from numba import njit, types
+
+from protocol.kernel_cache import kernel
 
 Numbers = MutableSequence[int]
 """The type of a numpy array in the source of kernels."""
@@ -138,7 +140,7 @@ def _read_rows(
         bad[row] = position != stop
 
 
-_SIGNATURE = types.void(
+_ARGUMENTS = (
     types.Array(types.uint8, 1, "C", readonly=True),
     types.Array(types.int64, 1, "C"),
     types.Array(types.int64, 1, "C"),
@@ -148,8 +150,4 @@ _SIGNATURE = types.void(
     types.Array(types.boolean, 2, "C"),
     types.Array(types.boolean, 1, "C"),
 )
-read_rows: Callable[..., None]
-try:
-    read_rows = njit(_SIGNATURE, nogil=True, cache=True)(_read_rows)
-except RuntimeError:  # numba finds no folder for its cache that it may write
-    read_rows = njit(_SIGNATURE, nogil=True)(_read_rows)
+read_rows: Callable[..., None] = kernel(*_ARGUMENTS)(_read_rows)

@@ -2,17 +2,18 @@
 
 Each value has one encoding here, the shortest. Records are compared with the producer's bytes, so a record with another
 encoding is never left out. A record that cannot be encoded is marked. The kernels read and write only inside their
-arrays. The import compiles the kernels, or loads them from numba's cache.
+arrays. The import reads the kernels, or compiles them (`protocol.kernel_cache`).
 Specification: Apache Avro 1.12, "Binary Encoding"; the frame is `framing`'s.
 """
 
-from collections.abc import Callable, MutableSequence
+from collections.abc import MutableSequence
 from typing import Any
 
 from numba import njit, types
 
 from iceberg_export.typed.flat_avro_kernel import ReadOp
 from iceberg_export.typed.framing import FRAME_BYTES
+from protocol.kernel_cache import kernel
 from protocol.records.copy_kernel import copy_bytes
 
 Numbers = MutableSequence[int]
@@ -190,15 +191,6 @@ _BYTES_IN = types.Array(types.uint8, 1, "C", readonly=True)
 _BYTES_OUT = types.Array(types.uint8, 1, "C")
 _PLACES = types.Array(types.int64, 1, "C")
 
-
-def _compiled(function: Callable[..., None], *arguments: object) -> Callable[..., None]:
-    try:
-        made: Callable[..., None] = njit(types.void(*arguments), nogil=True, cache=True)(function)
-    except RuntimeError:  # numba finds no folder for its cache that it may write
-        made = njit(types.void(*arguments), nogil=True)(function)
-    return made
-
-
-measure_rows = _compiled(_measure_rows, *_TABLES, _PLACES)
-write_rows = _compiled(_write_rows, types.int64, *_TABLES, _BYTES_IN, _PLACES, _BYTES_OUT)
-compare_rows = _compiled(_compare_rows, _BYTES_IN, _PLACES, _BYTES_IN, _PLACES, _PLACES, _BOOLEANS)
+measure_rows = kernel(*_TABLES, _PLACES)(_measure_rows)
+write_rows = kernel(types.int64, *_TABLES, _BYTES_IN, _PLACES, _BYTES_OUT)(_write_rows)
+compare_rows = kernel(_BYTES_IN, _PLACES, _BYTES_IN, _PLACES, _PLACES, _BOOLEANS)(_compare_rows)

@@ -2,19 +2,19 @@
 
 Rule: same results as `record_reference`, for every input (tests/property/protocol/test_records.py). Nothing outside an
 array is read or written: every length is held against what remains before it is used, and `records` has checked the
-columns that come in. Importing this module compiles the kernels, or loads them from numba's cache:
+columns that come in. Importing this module reads the kernels, or compiles them (`protocol.kernel_cache`):
 `records.warm_kernels` does.
 
 numba takes a mix of int64 and smaller numbers as int64; with uint64 it would make a float of it, so there is none.
 Coverage cannot see into compiled code, so the kernels are excluded from it.
 """
 
-from collections.abc import Callable, MutableSequence
-from typing import TypeVar
+from collections.abc import MutableSequence
 
 import numpy as np
 from numba import njit, types
 
+from protocol.kernel_cache import kernel
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.records.batch import HEADER_BYTES
 from protocol.records.columns import (
@@ -42,7 +42,6 @@ _DELTA_MAX = 2 * TIMESTAMP_MS_MAX
 
 Numbers = MutableSequence[int]
 """An array, as far as types are concerned: kernels see its numbers only."""
-R = TypeVar("R")
 
 _INT, _FLAG = types.int64, types.boolean
 _BYTES_IN, _BYTES_OUT = types.Array(types.uint8, 1, "C", readonly=True), types.Array(types.uint8, 1, "C")
@@ -50,18 +49,6 @@ _INT32S_IN, _INT32S_OUT = types.Array(types.int32, 1, "C", readonly=True), types
 _INT64S_IN, _INT64S_OUT = types.Array(types.int64, 1, "C", readonly=True), types.Array(types.int64, 1, "C")
 _TABLE_OUT = types.Array(types.int64, 2, "C")
 _STRINGS = (_BYTES_IN, _INT64S_IN, _INT32S_IN)
-
-
-def _kernel(*arguments: types.Type) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Compiles for these types now; without a cache where numba finds no folder that it may write."""
-
-    def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        try:
-            return njit(arguments, nogil=True, cache=True)(function)
-        except RuntimeError:
-            return njit(arguments, nogil=True)(function)
-
-    return decorate
 
 
 @njit(nogil=True, inline="always")
@@ -163,7 +150,7 @@ def _scan_record(
     return 0, timestamp, offset_delta, key_first, key_bytes, value_first, value_bytes, headers_first, header_count
 
 
-@_kernel(
+@kernel(
     _BYTES_IN, _INT, _INT, _INT, _FLAG, _INT32S_OUT, _INT64S_OUT, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT,
     _INT64S_OUT, _INT64S_OUT, _INT32S_OUT,
 )  # fmt: skip
@@ -224,7 +211,7 @@ def _scan(
     return fault, record_count, min_timestamp, max_timestamp, max_delta, keyless_delta
 
 
-@_kernel(_BYTES_IN, _INT64S_IN, _INT64S_IN, _INT32S_IN, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT)
+@kernel(_BYTES_IN, _INT64S_IN, _INT64S_IN, _INT32S_IN, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT)
 def _scan_headers(
     data: Numbers,
     headers_first: Numbers,
@@ -289,7 +276,7 @@ def _put_string(output: Numbers, position: int, data: Numbers, first: int, lengt
     return position
 
 
-@_kernel(
+@kernel(
     _INT64S_IN, _INT64S_IN, *_STRINGS, *_STRINGS, _INT64S_IN, *_STRINGS, *_STRINGS, _INT, _FLAG, _BYTES_OUT, _TABLE_OUT
 )
 def _encode(

@@ -99,18 +99,12 @@ def kernels_ready() -> bool:
     return len(_workers) > 1
 
 
-def warm_kernels(cache_directory: str | None = None) -> None:
-    """Load the kernels, compiling what numba's cache does not hold. Blocking, for seconds the first time: use a thread.
-
-    cache_directory: where compiled code is kept; by default numba's own choice (NUMBA_CACHE_DIR, else beside the
-    source, else in the user's cache). Where nothing can be written, every start compiles.
+def warm_kernels() -> None:
+    """Load the kernels, compiling those that no cache holds (`protocol.kernel_cache`). Blocking, for seconds the first
+    time: use a thread.
     """
     if kernels_ready():
         return
-    if cache_directory is not None:
-        from numba.core import config
-
-        setattr(config, "CACHE_DIR", cache_directory)  # noqa: B010 - its attributes are made at run time
     from protocol.records import kernels as record_kernels
 
     _workers.append(record_kernels)

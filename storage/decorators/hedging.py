@@ -16,10 +16,19 @@ from storage.object_store import Buffer, ObjectStore, StoreError
 
 
 class HedgingStore(WrappedStore):
-    """An `ObjectStore` over another one. `hedge_s`: for how long a put goes alone; `sleep` is the clock's."""
+    """An `ObjectStore` over another one."""
 
-    def __init__(self, inner: ObjectStore, *, hedge_s: float, sleep: Callable[[float], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        inner: ObjectStore,
+        *,
+        hedge_s: float,
+        sleep: Callable[[float], Awaitable[None]],
+        count_hedge: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`hedge_s`: for how long a put goes alone; `sleep` is the clock's; `count_hedge` is called for each twin."""
         super().__init__(inner)
+        self._count_hedge = count_hedge
         self._hedge_s = hedge_s
         self._sleep = sleep
 
@@ -33,7 +42,10 @@ class HedgingStore(WrappedStore):
             pause = tasks.create_task(self._pause())
             await asyncio.wait({first, pause}, return_when=asyncio.FIRST_COMPLETED)
             pause.cancel()
-            puts = {first} if first.done() else {first, tasks.create_task(self._attempt(key, parts))}
+            puts = {first}
+            if not first.done():
+                self._count_hedge()
+                puts.add(tasks.create_task(self._attempt(key, parts)))
             error = await _first_success(puts)
         if error is not None:
             raise error

@@ -1,21 +1,49 @@
 """A store that counts: requests, bytes, failures and seconds, per operation.
 
 Rule: figures leave through a small port, so that no metrics library is known here. An answer of "missing" or "exists"
-is no failure; a cancelled request is one.
+is no failure; a cancelled request is one, with a reason of its own.
 """
 
+from asyncio import CancelledError
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
-from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
+from storage.object_store import (
+    BucketMissing,
+    Buffer,
+    ObjectExists,
+    ObjectMeta,
+    ObjectMissing,
+    ObjectStore,
+    StoreDenied,
+    StoreFull,
+    StoreMisconfigured,
+    StoreThrottled,
+    StoreTimedOut,
+)
+
+_REASONS: Final[Sequence[tuple[type[BaseException], str]]] = (
+    (StoreThrottled, "throttled"),
+    (StoreTimedOut, "timeout"),
+    (StoreDenied, "denied"),
+    (BucketMissing, "missing"),
+    (StoreMisconfigured, "rejected"),
+    (StoreFull, "full"),
+    (CancelledError, "cancelled"),
+)
+"""The first class that an error has decides."""
 
 
 class OperationObserver(Protocol):
     """Takes the figures of one operation."""
 
-    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
-        """Count one request that moved `object_bytes` and took `seconds`."""
+    def observe(self, object_bytes: int, seconds: float, *, failure: str | None) -> None:
+        """Count one request that moved `object_bytes` and took `seconds`.
+
+        `failure`: why it failed: throttled, timeout, denied, missing, rejected, full, cancelled or other; None where it
+        did not.
+        """
         ...
 
 
@@ -85,12 +113,18 @@ class MeteredStore:
     def _observed(self, observer: OperationObserver, object_bytes: int = 0) -> Generator[_Request]:
         request = _Request(object_bytes)
         began_s = self._monotonic_s()
-        is_failed = True
+        failure: str | None = None
         try:
             yield request
-            is_failed = False
-        except (ObjectMissing, ObjectExists, GeneratorExit):
-            is_failed = False
+        except BaseException as error:
+            failure = failure_reason(error)
             raise
         finally:
-            observer.observe(request.object_bytes, self._monotonic_s() - began_s, is_failed=is_failed)
+            observer.observe(request.object_bytes, self._monotonic_s() - began_s, failure=failure)
+
+
+def failure_reason(error: BaseException) -> str | None:
+    """Why a request failed, as `OperationObserver` counts it; None for an answer that is none."""
+    if isinstance(error, ObjectMissing | ObjectExists | GeneratorExit):
+        return None
+    return next((reason for kind, reason in _REASONS if isinstance(error, kind)), "other")

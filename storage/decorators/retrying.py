@@ -51,6 +51,8 @@ class RetryPorts:
     sleep: Callable[[float], Awaitable[None]]
     chance: Callable[[], float]
     """Uniform in [0, 1)."""
+    count_retry: Callable[[], None] = lambda: None
+    """Called before each further try."""
 
 
 class TryObserver(Protocol):
@@ -207,6 +209,7 @@ class RetryingStore:
         if pause_s is None:
             raise error
         await self._ports.sleep(pause_s)
+        self._ports.count_retry()
 
     async def _is_ours(self, key: str, parts: Sequence[Buffer]) -> bool:
         """Whether the object holds the bytes that an earlier try of unknown outcome may have put."""

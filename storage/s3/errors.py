@@ -21,6 +21,8 @@ from storage.object_store import (
     StoreDenied,
     StoreError,
     StoreMisconfigured,
+    StoreThrottled,
+    StoreTimedOut,
     StoreUnavailable,
 )
 
@@ -140,7 +142,15 @@ def _answered(operation: S3Operation, subject: str, answer: _Answer, place: Erro
         return BucketMissing(message)
     if answer.code == _CODE_OF_COLD_OBJECTS:
         return ObjectRejected(message)
-    return StoreUnavailable(message) if passes else StoreMisconfigured(message)
+    return _passing_error(answer, message) if passes else StoreMisconfigured(message)
+
+
+def _passing_error(answer: _Answer, message: str) -> StoreUnavailable:
+    if answer.code == "SlowDown" or answer.status == 429:
+        return StoreThrottled(message)
+    return (
+        StoreTimedOut(message) if answer.code == "RequestTimeout" or answer.status == 408 else StoreUnavailable(message)
+    )
 
 
 def _passes(answer: _Answer, place: ErrorContext) -> bool:
@@ -210,7 +220,7 @@ def _unanswered(subject: str, message: str, debug: str, place: ErrorContext) -> 
             f"{subject}: the name of {place.endpoint} is not known; check AWS_ENDPOINT_URL, and DNS"
         )
     if "kind: Timeout" in debug or "TimedOut" in debug:
-        return StoreUnavailable(f"{subject}: {place.endpoint} did not answer in time")
+        return StoreTimedOut(f"{subject}: {place.endpoint} did not answer in time")
     reasons = _QUOTED.findall(debug)
     reason = reasons[-1] if reasons else _without_markup(message)
     return StoreUnavailable(f"{subject}: no connection to {place.endpoint}, or it broke: {reason}")

@@ -25,7 +25,8 @@ from tests.agreement.producer import Load
 from tests.agreement.records import TRANSACTIONS, UNKNOWN, topic_name
 from tests.support.cluster.cluster import Cluster, ClusterAgent
 from tests.support.lake.bucket_listing import ListedBucket, minio_bucket
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import Minio, MinioProcess
 

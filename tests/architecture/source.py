@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGES = ("agent", "coordinator", "iceberg_export", "protocol", "storage", "txn")
 CORE_PACKAGES = ("coordinator", "protocol", "storage", "txn")
-FOLDERS = (*PACKAGES, "benchmarks", "tests", "tools")
+FOLDERS = (*PACKAGES, "benchmarks", "deploy", "penstock", "tests", "tools")
 TEXT_FILES = ("*.py", "*.md", "*.toml", "*.yaml", "*.yml", "*.sh", "*.java", "*.xml")
 
 
@@ -20,7 +20,7 @@ def modules(*folders: str) -> Iterator[Path]:
 
 def texts() -> Iterator[Path]:
     """Every text that people read or run: code, documents, settings, the Makefile."""
-    for folder in (*FOLDERS, "deploy", "docs"):
+    for folder in (*FOLDERS, "docs"):
         for pattern in TEXT_FILES:
             yield from sorted((ROOT / folder).rglob(pattern))
     for pattern in TEXT_FILES:

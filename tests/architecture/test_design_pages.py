@@ -14,7 +14,9 @@ LINES_MAX = 150
 RULE_HEADING = re.compile(r"^## (S\d+) ", re.MULTILINE)
 RULE_IN_CODE = re.compile(r"[Ss]afety\s+rules?\s+((?:S\d+(?:,\s*|\s+and\s+)?)+)")
 MUTATION = re.compile(r"^def (s\d+)_\w+\(\) -> Iterator", re.MULTILINE)
-DOTTED = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:\.\w+)+")
+ROOMS = [name for name in FOLDERS if name != "penstock"]
+"""With `penstock.` begin the names of topic configs, too."""
+DOTTED = re.compile(rf"(?:{'|'.join(ROOMS)})(?:\.\w+)+")
 
 
 def text(page: str) -> str:

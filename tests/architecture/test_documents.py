@@ -14,6 +14,7 @@ CELL_WORDS_MAX = 40
 SHORT_SENTENCES = (
     "README.md",
     "CONTRIBUTING.md",
+    "deploy/chart/README.md",
     "tests/README.md",
     "docs/quickstart.md",
     "docs/compatibility.md",
@@ -32,48 +33,76 @@ SHORT_SENTENCES = (
 NUMBER = r"\d[\d,]*(?:\.\d+)?(?<!,)"
 OPTIONS_OF_OTHERS = frozenset(
     {
+        "add",
         "add-config",
+        "allow-principal",
         "auto-compaction-mode",
         "auto-compaction-retention",
-        "allow-principal",
         "bootstrap-server",
         "bucket",
         "cacert",
+        "cap-drop",
         "cert",
+        "check",
         "conf",
+        "create",
+        "create-namespace",
+        "deny-principal",
         "describe",
         "duration-filter",
         "endpoints",
         "execute",
+        "expire",
+        "expiry-time-period",
         "from-beginning",
+        "from-literal",
+        "hmac",
         "inodes",
+        "input",
         "jars",
         "keys-only",
         "max-depth",
+        "max-life-time-period",
         "max-messages",
         "members",
+        "namespace",
         "offset-json-file",
+        "operation",
+        "owner-principal",
         "packages",
         "prefix",
+        "profile",
         "py-files",
         "quiet",
+        "read-only",
         "recursive",
+        "renew",
+        "renew-time-period",
+        "renewer-principal",
         "reset-offsets",
+        "reuse-values",
+        "rm",
+        "set-json",
+        "spec",
         "start-offset",
         "state",
         "summarize",
+        "target",
         "to-offset",
         "topic",
         "transactional-id",
         "user",
+        "values",
+        "user-principal",
     }
 )
-"""Options that the pages name of etcd's, Kafka's, Spark's, AWS's and Debian's tools, and of pip."""
+"""Options that the pages name of etcd's, Kafka's, Spark's, AWS's, Debian's and containers' tools, and of pip."""
 
 
 def pages() -> list[str]:
-    """README, CONTRIBUTING, tests/README and everything below docs, as paths within the checkout."""
+    """README, CONTRIBUTING, those of tests and chart, and everything below docs, as paths within the checkout."""
     found = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md"]
+    found.append(ROOT / "deploy" / "chart" / "README.md")
     return sorted(str(page.relative_to(ROOT)) for page in found)
 
 

@@ -20,6 +20,7 @@ LIBRARIES = {
     "boto3": set[str](),
     "botocore": {"storage.s3.aws_credentials", "storage.s3.session_credentials"},
     "grpc": {"coordinator.ledger.etcd"},
+    "joserfc": {"agent.security.oauth.token_signatures"},
     "obstore": {"storage.s3.aws_credentials", "storage.s3.store"},
     "opentelemetry": {"agent.telemetry.series"},
     "pyiceberg": {"iceberg_export.external_catalogs"},

@@ -19,5 +19,5 @@ def test_a_bare_name_resolves_into_the_checkout(name: str) -> None:
 
 def test_no_locked_dependency_provides_one_of_our_names() -> None:
     provided = packages_distributions()
-    foreign = {name: provided[name] for name in FOLDERS if set(provided.get(name, ())) - {"penstock"}}
+    foreign = {name: provided[name] for name in FOLDERS if set(provided.get(name, ())) - {"penstock-broker"}}
     assert foreign == {}

@@ -3,7 +3,8 @@
 import pytest
 
 from tools.http_routes import SECTIONS
-from tools.reference import FOLDER, check_routes, metric_rows, pages
+from tools.metric_rows import metric_rows
+from tools.reference import FOLDER, check_routes, pages
 
 
 @pytest.mark.parametrize(("name", "text"), pages().items(), ids=pages().keys())

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.compat.all_suites import SUITES
@@ -52,6 +53,8 @@ def _run_suite(suite: Suite, agents_count: int, folder: Path, options: argparse.
     print(f"\n{suite.title} {suite.version}: {peer}", flush=True)
     outcomes: list[Outcome] = []
     for number, part in enumerate(suite.parts):
+        if part.has_issuer and options.kafka:
+            continue
         with _target(part, folder / f"broker-{number}", agents_count, options) as target:
             for outcome in part.run(target, folder / f"part-{number}", options.only):
                 print(outcome, flush=True)
@@ -71,8 +74,8 @@ def _target(part: Part, folder: Path, agents_count: int, options: argparse.Names
     if options.bootstrap:
         yield Target(bootstrap=options.bootstrap, agents_count=agents_count)
         return
-    start = kafka_target if options.kafka else penstock_target
-    with start(folder, agents_count, part.settings, has_racks=part.has_racks) as target:
+    start = kafka_target if options.kafka else partial(penstock_target, has_issuer=part.has_issuer)
+    with start(folder, agents_count, part.settings, has_racks=part.has_racks, protocol=part.protocol) as target:
         yield target
 
 

@@ -5,12 +5,14 @@ that allows what no rule denies); nothing is tuned beyond that.
 """
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tests.compat.access import PLAINTEXT, Access, make_access
 from tests.compat.target import SETTINGS, JavaHome, Target, provided_java
-from tests.support.processes import Process, free_port, is_listening
+from tests.support.ports import free_port
+from tests.support.processes import Process, is_listening
 from tests.support.services.java import KAFKA_LOGGING
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -34,10 +36,19 @@ COMMON: Mapping[str, str] = {
 
 @contextmanager
 def kafka_target(
-    folder: Path, brokers_count: int, settings: Mapping[str, str], *, has_racks: bool = False
+    folder: Path,
+    brokers_count: int,
+    settings: Mapping[str, str],
+    *,
+    has_racks: bool = False,
+    protocol: str = PLAINTEXT,
 ) -> Iterator[Target]:
-    """Kafka with fresh data in `folder`; with `has_racks` each broker is in `RACK` and its node id."""
+    """Kafka with fresh data in `folder`; with `has_racks` each broker is in `RACK` and its node id.
+
+    Where its listener for clients is protected, brokers speak to each other by another one, which is not.
+    """
     folder.mkdir(parents=True)
+    access = make_access(protocol, folder / "access")
     java = provided_java()
     logging = folder / "log4j2.properties"
     logging.write_text(KAFKA_LOGGING, encoding="utf-8")
@@ -47,14 +58,16 @@ def kafka_target(
         for node in range(1, brokers_count + 1):
             port = free_port()
             own = _settings(folder, node, port, controller_port)
+            if access is not None:
+                own |= _protected(own, access, port)
             if has_racks:
                 own["broker.rack"] = f"RACK{node}"
             properties = folder / f"{node}.properties"
             lines = (f"{name}={value}\n" for name, value in {**COMMON, **own, **settings}.items())
             properties.write_text("".join(lines), encoding="utf-8")
-            _start(stack, java, folder, properties, port)
+            _start(stack, java, folder, properties, port, users=list(access.kafka_users()) if access else [])
             bootstraps.append(f"127.0.0.1:{port}")
-        yield Target(bootstrap=",".join(bootstraps), agents_count=brokers_count)
+        yield Target(bootstrap=",".join(bootstraps), agents_count=brokers_count, access=access)
 
 
 def _settings(folder: Path, node: int, port: int, controller_port: int) -> dict[str, str]:
@@ -71,10 +84,26 @@ def _settings(folder: Path, node: int, port: int, controller_port: int) -> dict[
     }
 
 
-def _start(stack: ExitStack, java: JavaHome, folder: Path, properties: Path, port: int) -> None:
+def _protected(own: Mapping[str, str], access: Access, port: int) -> dict[str, str]:
+    """The listeners of a broker whose clients come by another than its fellow brokers."""
+    inner = f"PLAINTEXT://127.0.0.1:{free_port()}"
+    client = f"CLIENT://127.0.0.1:{port}"
+    controllers = [each for each in own["listeners"].split(",") if each.startswith("CONTROLLER:")]
+    return {
+        "listeners": ",".join([client, inner, *controllers]),
+        "advertised.listeners": f"{client},{inner}",
+        "listener.security.protocol.map": (f"{COMMON['listener.security.protocol.map']},CLIENT:{access.protocol}"),
+        "super.users": "User:ANONYMOUS",
+        **access.kafka_settings(),
+    }
+
+
+def _start(
+    stack: ExitStack, java: JavaHome, folder: Path, properties: Path, port: int, *, users: Sequence[str]
+) -> None:
     logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
     start = [str(java.java), "-Xmx1g", logging, "-cp", java.class_path]
-    tool = [*start, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties)]
+    tool = [*start, "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(properties), *users]
     subprocess.run(tool, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
     process = stack.enter_context(Process([*start, "kafka.Kafka", properties], folder, name=f"kafka-{properties.stem}"))
     process.wait_until(lambda: is_listening(port), "Apache Kafka")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.compat.outcomes import State
-from tests.compat.suites import PEERS, Suite
+from tests.compat.suites import KAFKA, PEERS, Suite
 
 PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
 BEGIN, END = "<!-- report card -->\n", "\n<!-- end of the report card -->\n"
@@ -36,7 +36,7 @@ def render(suites: Sequence[Suite]) -> str:
         counts = (_counts(suite.recorded(peer)) for peer in PEERS)
         lines.append(f"| {suite.title} | {suite.version} | {' | '.join(counts)} |")
     for suite in suites:
-        lines += ["", f"### Not passed everywhere: {suite.title}", "", *_exceptions(suite)]
+        lines += ["", f"### Failed, skipped or not run: {suite.title}", "", *_exceptions(suite)]
     return HEAD + "\n".join(lines) + "\n"
 
 
@@ -46,7 +46,7 @@ def _counts(outcomes: Mapping[str, State]) -> str:
 
 
 def _exceptions(suite: Suite) -> Iterator[str]:
-    """A row for each test that did not pass with each peer."""
+    """A row for each test that failed or was skipped with a peer, or that Kafka ran and Penstock did not."""
     if suite.failures_note:
         yield suite.failures_note
         return
@@ -56,6 +56,9 @@ def _exceptions(suite: Suite) -> Iterator[str]:
     yield "|---|" + "---|" * len(PEERS) + "---|"
     for name in sorted({name for outcomes in found for name in outcomes}):
         states = [outcomes.get(name) for outcomes in found]
-        if any(state is not State.PASSED for state, outcomes in zip(states, found, strict=True) if outcomes):
+        is_lacking = states[PEERS.index(KAFKA)] is not None and any(
+            state is None for state, outcomes in zip(states, found, strict=True) if outcomes
+        )
+        if is_lacking or any(state in (State.FAILED, State.SKIPPED) for state in states):
             words = (NOT_RUN if state is None else _WORDS[state] for state in states)
             yield f"| `{name}` | {' | '.join(words)} | {reasons.get(name, '')} |"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.compat.access import PLAINTEXT
 from tests.compat.outcomes import Outcome, State, read_known, read_recorded, write_recorded
 from tests.compat.target import Target
 
@@ -29,6 +30,10 @@ class Part:
     """What these tests expect of the broker's configs beyond `tests.compat.target.SETTINGS`."""
     has_racks: bool = False
     """Whether each of several brokers is in a rack of its own."""
+    protocol: str = PLAINTEXT
+    """The security protocol of the listener."""
+    has_issuer: bool = False
+    """Whether clients bring tokens of an issuer. Not for Apache Kafka, whose Java would need another truststore."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

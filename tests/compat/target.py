@@ -7,10 +7,12 @@ ended with the `with` block.
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.ledger.node_ids import DEFAULT_NAME, node_id_of
+from tests.compat.access import PLAINTEXT, Access, make_access
+from tests.support.auth.token_issuer import token_issuer
 from tests.support.cluster.cluster import ClusterFactory
 from tests.support.processes import provided
 from tests.support.services.etcd import Etcd
@@ -35,6 +37,8 @@ class Target:
 
     bootstrap: str
     agents_count: int
+    access: Access | None = None
+    """How clients reach it where its listener is protected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +65,56 @@ def provided_java() -> JavaHome:
 
 @contextmanager
 def penstock_target(
-    folder: Path, agents_count: int, settings: Mapping[str, str], *, has_racks: bool = False
+    folder: Path,
+    agents_count: int,
+    settings: Mapping[str, str],
+    *,
+    has_racks: bool = False,
+    protocol: str = PLAINTEXT,
+    has_issuer: bool = False,
 ) -> Iterator[Target]:
     """Penstock with fresh data in `folder`: `SETTINGS`, and the broker configs `settings` over them.
 
-    With `has_racks` each of several agents is in a zone of its own, `RACK` and its node id.
+    With `has_racks` each of several agents is in a zone of its own, `RACK` and its node id. `protocol` is that of the
+    listener; with `has_issuer` its clients bring tokens.
     """
     folder.mkdir(parents=True)
     with ExitStack() as stack:
+        access = make_access(protocol, folder / "access")
+        if access and has_issuer:
+            access = replace(access, issuer=stack.enter_context(token_issuer(access.authority)))
+        yield stack.enter_context(_started(folder, agents_count, settings, access, has_racks=has_racks))
+
+
+@contextmanager
+def _started(
+    folder: Path, agents_count: int, settings: Mapping[str, str], access: Access | None, *, has_racks: bool
+) -> Iterator[Target]:
+    """`penstock_target` whose clients come by `access`."""
+    settings = {**SETTINGS, **(access.penstock_settings() if access else {}), **settings}
+    options = access.penstock_options() if access else {}
+    listen = f"{access.protocol}://127.0.0.1:0" if access else "127.0.0.1:0"
+    with ExitStack() as stack:
         if agents_count == 1:
-            one = PenstockFactory(folder=folder, stack=stack)(settings={**SETTINGS, **settings})
-            yield Target(bootstrap=one.bootstrap, agents_count=1)
+            start = PenstockFactory(folder=folder, stack=stack)
+            one = start(settings=settings, options=options, listen=listen)
+            yield Target(bootstrap=one.bootstrap, agents_count=1, access=access)
             return
         minio = MinioProcess(folder / "minio")
         minio.wait(stack.enter_context(minio.start()))
         etcd = stack.enter_context(Etcd(folder / "etcd"))
         cluster = ClusterFactory(etcd=etcd, minio=minio.server, folder=folder, stack=stack)()
         agents = [
-            cluster.start(name, settings={**SETTINGS, **settings}, options=_options(name, has_racks=has_racks))
+            cluster.start(
+                name,
+                settings=settings,
+                options={**_options(name, has_racks=has_racks), **options},
+                listen=listen,
+            )
             for name in AGENTS[:agents_count]
         ]
-        yield Target(bootstrap=",".join(agent.bootstrap for agent in agents), agents_count=agents_count)
+        bootstrap = ",".join(agent.bootstrap for agent in agents)
+        yield Target(bootstrap=bootstrap, agents_count=agents_count, access=access)
 
 
 def _options(name: str, *, has_racks: bool) -> dict[str, str]:

@@ -6,17 +6,27 @@ import pytest
 
 from agent.ledger.node_ids import DEFAULT_NAME
 from protocol.api_versions import API_VERSIONS
-from tests.compat.protocol_diff.cases import CASES
+from tests.compat.protocol_diff.cases import CASES, tokens
 from tests.compat.protocol_diff.comparison import (
     DENIED_TABLE_HEADER,
     TABLE_HEADER,
+    TOKEN_TABLE_HEADER,
     Difference,
     case_differences,
     compare,
     read_allowed,
     read_recorded,
 )
-from tests.compat.protocol_diff.logins import DENIED, PENSTOCK_SETTINGS, RECORDED_DENIED
+from tests.compat.protocol_diff.logins import (
+    ADMIN,
+    DENIED,
+    DENIED_CLIENT,
+    PENSTOCK_SETTINGS,
+    RECORDED_DENIED,
+    RECORDED_TOKENS,
+    TOKENS,
+    penstock_token_settings,
+)
 from tests.compat.protocol_diff.messages import kafka_definitions
 from tests.compat.protocol_diff.plain import differences
 from tests.compat.protocol_diff.steps import Case, Step
@@ -76,8 +86,16 @@ def test_every_case_has_a_name_of_its_own_and_recorded_answers() -> None:
     assert set(names) == set(read_recorded())
 
 
+def test_every_case_of_tokens_has_recorded_answers() -> None:
+    names = [case.name for case in tokens.CASES]
+    assert len(names) == len(set(names))
+    assert set(names) == set(read_recorded(RECORDED_TOKENS))
+
+
 def test_every_listed_difference_names_a_case() -> None:
     assert {row.case for row in read_allowed()} <= {case.name for case in CASES}
+    listed = {row.case for row in read_allowed(header=TOKEN_TABLE_HEADER)}
+    assert listed <= {case.name for case in tokens.CASES}
 
 
 def test_differences_name_the_field_and_both_values() -> None:
@@ -115,11 +133,12 @@ def test_a_row_without_a_reason_is_refused(row: str) -> None:
         read_allowed(f"{TABLE_HEADER}\n|---|---|---|---|---|\n{row}\n")
 
 
+@pytest.mark.slow  # test_single_rights asks every API as such a client
 def test_penstock_answers_a_client_without_rights_as_kafka(
     penstock: PenstockFactory, kafka_jars: Path, tmp_path: Path
 ) -> None:
     users = tmp_path / "users"
-    users.write_text("\n".join(plain_user(each.name, each.password) for each in (DENIED.administrator, DENIED.client)))
+    users.write_text("\n".join(plain_user(each.name, each.password) for each in (ADMIN, DENIED_CLIENT)))
     broker = penstock(
         listen="SASL_PLAINTEXT://127.0.0.1:0",
         settings={**KAFKA_SETTINGS, **PENSTOCK_SETTINGS},
@@ -133,6 +152,30 @@ def test_penstock_answers_a_client_without_rights_as_kafka(
         recorded=read_recorded(RECORDED_DENIED),
         allowed=read_allowed(header=DENIED_TABLE_HEADER),
         logins=DENIED,
+    )
+    lines = "\n".join(report.lines())
+    print(lines)
+    assert report.is_passed, lines
+
+
+def test_penstock_answers_about_delegation_tokens_as_kafka(
+    penstock: PenstockFactory, kafka_jars: Path, tmp_path: Path
+) -> None:
+    users = tmp_path / "users"
+    users.write_text(plain_user(ADMIN.name, ADMIN.password))
+    broker = penstock(
+        listen="SASL_PLAINTEXT://127.0.0.1:0",
+        settings={**KAFKA_SETTINGS, **penstock_token_settings(tmp_path)},
+        options={"plain-users": str(users)},
+    )
+    report = compare(
+        broker.bootstrap,
+        tokens.CASES,
+        kafka_definitions(kafka_jars),
+        served={row.name for row in API_VERSIONS},
+        recorded=read_recorded(RECORDED_TOKENS),
+        allowed=read_allowed(header=TOKEN_TABLE_HEADER),
+        logins=TOKENS,
     )
     lines = "\n".join(report.lines())
     print(lines)

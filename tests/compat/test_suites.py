@@ -1,6 +1,7 @@
 """Other people's tests against one agent, in part, and what is known of all of them. The whole: `make compat`.
 
-Only kafka-python's are quick enough for every run; the parts of librdkafka's and of Kafka's tools are slow tests.
+Only kafka-python's in plain text are quick enough for every run. Those over TLS and SASL, and the parts of librdkafka's
+and of Kafka's tools, are slow tests.
 """
 
 import tomllib
@@ -10,8 +11,8 @@ import pytest
 
 from tests.compat.__main__ import main
 from tests.compat.all_suites import SUITES
-from tests.compat.kafka_java.suite import KAFKA_JAVA
-from tests.compat.kafka_python.suite import KAFKA_PYTHON, read_report
+from tests.compat.kafka_java.suite import KAFKA_JAVA, KAFKA_JAVA_SECURED
+from tests.compat.kafka_python.suite import KAFKA_PYTHON, KAFKA_PYTHON_SECURED, read_report
 from tests.compat.librdkafka.suite import LIBRDKAFKA
 from tests.compat.outcomes import Outcome, State, judge
 from tests.compat.report_card import BEGIN, END, PAGE, render
@@ -33,18 +34,23 @@ PYTEST_REPORT = """\
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("suite", "only"),
+    ("suite", "part", "only"),
     [
-        pytest.param(KAFKA_PYTHON, "", id="kafka-python"),
-        # Slow: its first run builds librdkafka, which takes some minutes.
-        pytest.param(LIBRDKAFKA, QUICK_NUMBERS, id="librdkafka", marks=[pytest.mark.slow, pytest.mark.timeout(1_200)]),
-        pytest.param(KAFKA_JAVA, QUICK_CONVERSATIONS, id="Kafka's tools", marks=pytest.mark.slow),
+        pytest.param(KAFKA_PYTHON, 0, "", id="kafka-python"),
+        pytest.param(KAFKA_PYTHON_SECURED, 0, "", id="kafka-python by SASL", marks=pytest.mark.slow),
+        pytest.param(KAFKA_PYTHON_SECURED, 1, "", id="kafka-python by TLS", marks=pytest.mark.slow),
+        # Slow: its first run builds librdkafka's tests, which takes some minutes.
+        pytest.param(
+            LIBRDKAFKA, 0, QUICK_NUMBERS, id="librdkafka", marks=[pytest.mark.slow, pytest.mark.timeout(1_200)]
+        ),
+        pytest.param(KAFKA_JAVA, 0, QUICK_CONVERSATIONS, id="Kafka's tools", marks=pytest.mark.slow),
+        pytest.param(KAFKA_JAVA_SECURED, 0, "acls.deny", id="Kafka's tools by SASL_SSL", marks=pytest.mark.slow),
     ],
 )
-def test_other_peoples_tests_pass(suite: Suite, only: str, tmp_path: Path) -> None:
-    part = suite.parts[0]
-    with penstock_target(tmp_path / "broker", 1, part.settings) as target:
-        verdict = judge(list(part.run(target, tmp_path / "run", only)), suite.known_failures(1))
+def test_other_peoples_tests_pass(suite: Suite, part: int, only: str, tmp_path: Path) -> None:
+    chosen = suite.parts[part]
+    with penstock_target(tmp_path / "broker", 1, chosen.settings, protocol=chosen.protocol) as target:
+        verdict = judge(list(chosen.run(target, tmp_path / "run", only)), suite.known_failures(1))
     assert verdict.is_passed, "\n".join(verdict.lines())
 
 

@@ -161,7 +161,7 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
     assert len(entries) > len(WHOLE), "a snapshot covers what was to be damaged"
     world.copied(member.data, built)
     world.copied(store, folder / "store-built")
-    others = [mode for mode in (Mode.CUT, Mode.REMOVAL, Mode.SWAP) for _ in range(plan.others)]
+    others = plan.others * ([Mode.SWAP] if plan.is_in_turn else [Mode.CUT, Mode.REMOVAL, Mode.SWAP])
     for number, mode in enumerate([*[Mode.FLIP] * plan.flips, *others]):
         for path, pristine in ((member.data, built), (store, folder / "store-built")):
             shutil.rmtree(path)

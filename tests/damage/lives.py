@@ -95,6 +95,8 @@ class Plan:
 
     flips: int
     others: int
+    is_in_turn: bool = False
+    """Whether each kind that takes a life for each damage has one of the other modes, in turn, and not all of them."""
     is_running: bool = False
     """Whether topics are damaged under an agent that has read them, and not before it starts."""
 
@@ -426,9 +428,10 @@ def sweep(folder: Path, plan: Plan, seed: int, tally: Tally, kinds: Collection[K
 def _own_lives(
     folder: Path, small: Path, plan: Plan, kinds: Sequence[Kind], random_: random.Random, tally: Tally
 ) -> None:
-    common = [*[Mode.FLIP] * plan.flips, *[mode for mode in _OTHERS for _ in range(plan.others)]]
     lives: list[tuple[Path, Damage]] = []
     for kind in kinds:
+        others = [_OTHERS[OF_CLUSTERS.index(kind) % len(_OTHERS)]] if plan.is_in_turn else _OTHERS
+        common = [*[Mode.FLIP] * plan.flips, *[mode for mode in others for _ in range(plan.others)]]
         modes = [*common, *[Mode.RENAME] * (plan.others if kind is Kind.PACK else 0)]
         for number, mode in enumerate(modes):
             data = world.copied(small, folder / f"{kind.name.lower()}-{number}")

@@ -86,6 +86,7 @@ def audited(data: Path) -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow  # the next test goes through the same commands
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("damage")
 def test_s20_odd_entries_in_every_folder_hold_up_nothing_and_are_no_loss(built: Path, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ their topic's name, so a record of another topic, or with another byte, is notic
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +38,8 @@ PADDING, PADDING_ENTRIES = "padding", 12
 """A topic whose entries make a snapshot due."""
 GROUP, NOTE = "group", "where the application has come to, in its own words"
 """Of committed offsets."""
+SNAPSHOT_SETTLED_SECONDS = 1.0
+"""Longer than the ledger takes to point to a snapshot that is written."""
 START_SECONDS_MAX = 60.0
 HTTP_SECONDS_MAX = 60.0
 
@@ -243,9 +247,8 @@ def build(
         assert isinstance(agent, LiveAgent), agent
         create(agent, [*waiting, PADDING])
         asyncio.run(fill(agent, [*waiting, *[PADDING] * PADDING_ENTRIES]))
-        snapshots = data / "store" / "ledger" / "snapshots"
         agent.process.wait_until(
-            lambda: _padding_is_known(data) and any(snapshots.glob("*")),
+            lambda: _padding_is_known(data) and _snapshot_is_known(agent, data),
             "a tail manifest with the records of all topics, and a snapshot",
         )
         if is_killed:
@@ -258,6 +261,14 @@ def _padding_is_known(data: Path) -> bool:
     topic = topic_in_manifest(lake, PADDING)
     partition = None if topic is None else topic.partition(PartitionIndex(0))
     return partition is not None and lake.readable(partition).end > 0
+
+
+def _snapshot_is_known(agent: LiveAgent, data: Path) -> bool:
+    """Whether the ledger points to the newest snapshot: one that an agent leaves before it does is read by no start."""
+    snapshots = list((data / "store" / "ledger" / "snapshots").glob("*"))
+    _, metrics = get(agent, "/metrics")
+    is_counted = re.search(r"(?m)^penstock_snapshots_total [1-9]", metrics) is not None
+    return is_counted and max(path.stat().st_mtime for path in snapshots) < time.time() - SNAPSHOT_SETTLED_SECONDS
 
 
 async def fill(agent: LiveAgent, topics: Sequence[str]) -> None:

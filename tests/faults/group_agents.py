@@ -14,7 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from protocol.errors import ErrorCode
 from tests.faults.consumers.line_protocol import value_of
 from tests.support.cluster.cluster import Cluster
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.torture.direct_reader import direct_reader
 from tests.torture.schedule import Act
 

@@ -21,10 +21,10 @@ from protocol.limits import TABLE_COPIES_KEPT
 from storage.refs import TAIL_KEY, version_of_copy
 from tests.faults.load import Load, consume_all
 from tests.support.lake.bucket_listing import local_bucket
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.services.local_services import Minio, Penstock, PenstockFactory
 
-ROUNDS = [5, pytest.param(int(os.environ.get("KILL_ROUNDS", "25")), marks=pytest.mark.slow)]
+ROUNDS = [3, pytest.param(int(os.environ.get("KILL_ROUNDS", "25")), marks=pytest.mark.slow)]
 START_SECONDS_MAX = 3.0
 PARTITIONS = 4
 ACKNOWLEDGED_PER_ROUND_MAX = 3_000

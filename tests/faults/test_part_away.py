@@ -110,10 +110,9 @@ def check_told(world: World, part: str) -> None:
         assert [line for line in lines if "LedgerUnavailable" in line] == []
 
 
-@pytest.mark.parametrize("part", ["etcd all", pytest.param("store", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "act", [pytest.param(Act.KILL, id="killed"), pytest.param(Act.PAUSE, id="paused", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # test_bufstream_faults pauses etcd; agents wait for it in test_agent_on_etcd
+@pytest.mark.parametrize("part", ["etcd all", "store"])
+@pytest.mark.parametrize("act", [pytest.param(Act.KILL, id="killed"), pytest.param(Act.PAUSE, id="paused")])
 def test_a_part_is_away_for_longer_than_a_lease(tmp_path: Path, part: str, act: Act) -> None:
     live_through(tmp_path, part, act, 13)
 

@@ -9,7 +9,8 @@ import pytest
 
 from storage.embedded.local_store import PACKS_FOLDER
 from tests.support.cluster.shared_agents import SharedBroker
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.services.local_services import PENSTOCK, Minio, PenstockFactory
 
 SECONDS_MAX = 60
@@ -158,7 +159,7 @@ def test_the_wrong_kind_of_port_is_named(shared_broker: SharedBroker) -> None:
     broker = shared_broker()
     kafka_for_http = pipe("topics", "list", server=broker.bootstrap)
     assert kafka_for_http.returncode == 1
-    assert b"Is that the Kafka port? --server takes an agent's HTTP address" in kafka_for_http.stderr
+    assert b"If it is the Kafka port: --server takes an agent's HTTP address" in kafka_for_http.stderr
     http_for_kafka = pipe("consume", "t", "--follow", "--bootstrap", broker.http, server=broker.http)
     assert http_for_kafka.returncode == 2
     assert f"{broker.http} speaks HTTP: --bootstrap takes the address of a Kafka".encode() in http_for_kafka.stderr

@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.documents import Block, blocks
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.services.java import SHORT_LIVED
 from tests.support.services.local_services import PENSTOCK, READY
 from tests.support.services.spark_python import worker_python

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import obstore
+import pytest
 from obstore.store import S3Store
 
 from tests.support.services.java import JavaProgram, KafkaBroker
@@ -34,6 +35,7 @@ def test_apache_kafka_serves_a_compiled_java_client(
     assert "greetings" in compile_java(HELLO).run(kafka_broker.bootstrap, "greetings").strip().split(",")
 
 
+@pytest.mark.slow  # test_clients has Java's, test_kill kills
 def test_penstock_serves_a_java_client_and_remembers_after_a_kill(
     penstock: PenstockFactory, compile_java: Callable[[Path], JavaProgram]
 ) -> None:

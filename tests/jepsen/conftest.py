@@ -10,7 +10,8 @@ import pytest
 
 from tests.jepsen.kafka import KafkaProcess
 from tests.jepsen.proxy.proxy import KafkaProxy
-from tests.support.processes import free_port, provided
+from tests.support.ports import free_port
+from tests.support.processes import provided
 from tests.support.services.local_services import PENSTOCK, PenstockFactory
 
 

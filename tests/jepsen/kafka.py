@@ -9,7 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from tests.support.processes import Process, free_port, is_listening, provided
+from tests.support.ports import free_port
+from tests.support.processes import Process, is_listening, provided
 from tests.support.services.java import KAFKA_LOGGING, KAFKA_PROPERTIES
 from tools import jars, java_runtime
 

@@ -36,6 +36,7 @@ def verdict(outcome: Outcome) -> Verdict:
     return check(outcome.history, Options())
 
 
+@pytest.mark.slow  # it is Apache Kafka that is judged: Penstock is below
 @pytest.mark.parametrize("client", V1)
 def test_with_v1_a_late_commit_shows_what_the_next_transaction_aborts(
     client: str, kafka: KafkaProxy, tmp_path: Path
@@ -46,6 +47,7 @@ def test_with_v1_a_late_commit_shows_what_the_next_transaction_aborts(
     assert "G1a" in verdict(outcome).errors
 
 
+@pytest.mark.slow  # it is Apache Kafka that is judged: Penstock is below
 @pytest.mark.parametrize("client", V1)
 def test_with_v1_a_late_abort_loses_a_write_of_the_next_transaction_that_commits(
     client: str, kafka: KafkaProxy, tmp_path: Path
@@ -56,6 +58,7 @@ def test_with_v1_a_late_abort_loses_a_write_of_the_next_transaction_that_commits
     assert {"lost-write", "torn-transaction"} <= set(verdict(outcome).errors)
 
 
+@pytest.mark.slow  # it is Apache Kafka that is judged: Penstock is below
 @pytest.mark.parametrize("client", V2)
 @pytest.mark.parametrize("is_copied", [False, True])
 @pytest.mark.parametrize(("act", "ends"), ACTS)

@@ -1,1 +1,1 @@
-"""Drawn and mutated frames of clients that have not authenticated, at the table of states in this process."""
+"""Drawn and mutated frames of clients that have not authenticated: in this process, and over sockets."""

@@ -14,7 +14,7 @@ SEED = 1
 
 def test_drawn_requests_raise_nothing_and_leave_a_clean_cluster(penstock: PenstockFactory) -> None:
     broker = penstock(options=OPTIONS, settings=SETTINGS)
-    print(sweep([broker], seed=SEED, requests=3_000))
+    print(sweep([broker], seed=SEED, requests=1_500))
     assert broker.process.stop() == 0
     again = penstock(data=broker.data, options=OPTIONS)
     assert again.process.stop() == 0

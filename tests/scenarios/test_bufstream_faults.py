@@ -46,6 +46,8 @@ TRANSACTIONAL_BIT = 1 << 4
 PRODUCE_VERSIONS = next(row for row in API_VERSIONS if row.api_key == PRODUCE)
 
 GENERATIONS = pytest.mark.parametrize("versions", [V1, V2], ids=["V1", "V2"])
+NEWER_FIRST = pytest.mark.parametrize("versions", [pytest.param(V1, marks=pytest.mark.slow), V2], ids=["V1", "V2"])
+"""Of tests that start agents of their own: by V1 in `make test-all`."""
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -111,6 +113,7 @@ def test_1_a_restarted_agent_shows_no_older_high_watermark(clusters: ClusterFact
             del writing
 
 
+@pytest.mark.slow  # so do tests/integration/cluster/test_reads.py
 def test_1_a_consumer_that_waits_at_the_end_gets_what_another_agent_takes(clusters: ClusterFactory) -> None:
     cluster = clusters()
     first, other = start(cluster, "first"), start(cluster, "other")
@@ -262,6 +265,7 @@ def test_3_what_is_acknowledged_after_a_pause_stands_where_it_was_told(
 # 4. Lost transaction writes.
 
 
+@pytest.mark.slow  # in simulated worlds; repeats over a crash in test_redpanda_faults
 def test_4_a_new_epoch_takes_nothing_back_and_a_repeat_finds_its_first_copy(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agents = [start(cluster, name) for name in ("a", "b", "c")]
@@ -304,7 +308,7 @@ def test_4_a_transactional_batch_of_no_transaction_is_refused_and_never_seen(clu
             assert [read.value for read in connection.read_all()] == [value(0), value(1)]
 
 
-@GENERATIONS
+@NEWER_FIRST
 def test_4_commits_and_aborts_over_several_epochs_stand_as_they_were_told(
     clusters: ClusterFactory, versions: Versions
 ) -> None:
@@ -391,6 +395,7 @@ def fill(cluster: Cluster) -> tuple[ClusterAgent, list[Read]]:
     return agent, sorted(Read(each.partition, offset, each) for each, offset in offsets.items())
 
 
+@pytest.mark.slow  # the next two fetch as little, from an agent that lags as well
 def test_5_small_fetches_hide_nothing_from_a_reader_that_lags(clusters: ClusterFactory) -> None:
     cluster = clusters()
     writer, wanted = fill(cluster)
@@ -419,7 +424,7 @@ def test_5_what_was_visible_once_stays_visible_archived_and_after_a_crash(cluste
             assert walk(connection, ends, 1) == wanted
 
 
-@GENERATIONS
+@NEWER_FIRST
 def test_5_small_fetches_hide_nothing_that_was_committed(clusters: ClusterFactory, versions: Versions) -> None:
     """Nor do aborted records between them: a reader steps over these, and over nothing else."""
     cluster = clusters()

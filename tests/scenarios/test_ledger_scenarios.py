@@ -46,6 +46,7 @@ from coordinator.commands.commands import (
     ReportTime,
     StartDrain,
 )
+from coordinator.commands.delegation_tokens import TokenCreated, TokenExpirySet, TokensRemoved
 from coordinator.commands.group import GroupsClaimed, OffsetsCommitted
 from coordinator.commands.registry import RegistryRejected, SchemaRegistered, VersionsDeleted
 from coordinator.commands.security import AclsCreated, AclsDeleted, ScramAltered
@@ -232,6 +233,9 @@ def describe(outcome: Outcome) -> str:
             | AclsCreated()
             | AclsDeleted()
             | ScramAltered()
+            | TokenCreated()
+            | TokenExpirySet()
+            | TokensRemoved()
         ):
             return str(outcome)
 

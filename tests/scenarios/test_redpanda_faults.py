@@ -155,6 +155,7 @@ def test_3039_what_is_repeated_after_a_crash_is_neither_out_of_order_nor_there_t
     assert second.values() == values
 
 
+@pytest.mark.slow  # test_bufstream_faults repeats over a pause of etcd, too
 def test_3039_so_is_what_is_repeated_while_the_ledger_stood_still(
     own_etcd: Etcd, clusters: ClusterFactory, stack: ExitStack
 ) -> None:
@@ -267,6 +268,7 @@ def test_3003_nothing_is_shown_before_the_ledger_has_it_and_then_all_agents_show
 # 6. Lost or stale messages.
 
 
+@pytest.mark.slow  # test_bufstream_faults pauses an agent for longer than its lease, too
 def test_6_an_agent_that_stood_still_shows_all_that_others_took_meanwhile(
     clusters: ClusterFactory, stack: ExitStack
 ) -> None:

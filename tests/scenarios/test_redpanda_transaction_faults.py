@@ -45,6 +45,8 @@ from tests.support.services.etcd import Etcd
 TOPIC = "jepsen"
 PARTITIONS = 2
 GENERATIONS = pytest.mark.parametrize("versions", [V1, V2], ids=["V1", "V2"])
+NEWER_FIRST = pytest.mark.parametrize("versions", [pytest.param(V1, marks=pytest.mark.slow), V2], ids=["V1", "V2"])
+"""Of tests that start agents of their own: by V1 in `make test-all`."""
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -188,7 +190,7 @@ def check_commit_is_known(agents: list[Connection], again: Connection, script: S
         assert [reader.values(partition) for partition in range(PARTITIONS)] == [[b"v"]] * PARTITIONS
 
 
-@GENERATIONS
+@NEWER_FIRST
 def test_3616a_a_commit_whose_answer_was_lost_is_told_to_have_succeeded(
     agents: list[ClusterAgent], topic: str, stack: ExitStack, versions: Versions
 ) -> None:
@@ -203,6 +205,7 @@ def test_3616a_a_commit_whose_answer_was_lost_is_told_to_have_succeeded(
         check_commit_is_known(through, asked_anew(stack, agents[1], script), script)
 
 
+@pytest.mark.slow  # 3616b below: a transaction outlives its agent
 @GENERATIONS
 def test_3616a_so_is_one_whose_agent_died(clusters: ClusterFactory, stack: ExitStack, versions: Versions) -> None:
     cluster = clusters()
@@ -219,6 +222,7 @@ def test_3616a_so_is_one_whose_agent_died(clusters: ClusterFactory, stack: ExitS
     check_commit_is_known(readers, asked_anew(stack, agents[1], script), script)
 
 
+@pytest.mark.slow  # in simulated worlds the ledger is late, too
 @GENERATIONS
 def test_3616a_so_is_one_that_a_ledger_that_stood_still_took(
     own_etcd: Etcd, clusters: ClusterFactory, stack: ExitStack, versions: Versions
@@ -257,7 +261,8 @@ def test_3616a_who_is_told_that_a_commit_failed_is_told_the_truth(
 # 3616-b. Lost transactional writes.
 
 
-@pytest.mark.parametrize("versions", [pytest.param(V1, marks=pytest.mark.slow), V2], ids=["V1", "V2"])
+@pytest.mark.slow  # one agent dies in the next test
+@GENERATIONS
 def test_3616b_what_was_committed_stays_whichever_agents_die(
     clusters: ClusterFactory, stack: ExitStack, versions: Versions
 ) -> None:
@@ -283,7 +288,7 @@ def check_has(reader: Connection, values: list[bytes]) -> None:
     assert [reader.values(partition) for partition in range(PARTITIONS)] == [values] * PARTITIONS
 
 
-@GENERATIONS
+@NEWER_FIRST
 def test_3616b_a_transaction_goes_on_where_the_agent_that_had_it_died(
     clusters: ClusterFactory, stack: ExitStack, versions: Versions
 ) -> None:

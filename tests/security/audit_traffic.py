@@ -1,6 +1,7 @@
 """Drawn traffic of ten principals, a third of it denied: SQL over the audit topic counts what the clients counted.
 
-`make audit-traffic`, or `ARGS="--minutes 1 --seed 7"`. Each client sends one request at a time on one connection, so
+`make audit-traffic`, or `ARGS="--minutes 1 --seed 7"`. The query runs in DuckDB and in Spark (`--without-spark` leaves
+that out), over the topic's table. Each client sends one request at a time on one connection, so
 each denial that it sees is one event: written, or counted by `penstock_audit_dropped_total`.
 """
 
@@ -28,8 +29,10 @@ from protocol.errors import ErrorCode
 from tests.support.auth.sasl_frames import authenticate, handshake, read_authenticate_answer
 from tests.support.clients.kafka_requests import framed, read_answer, read_frame
 from tests.support.lake.archiving import archive_by_http
-from tests.support.processes import Process
+from tests.support.processes import Process, provided
 from tests.support.services.local_services import PENSTOCK, READY, Penstock
+from tests.support.services.spark_sessions import spark_over
+from tools import jars, java_runtime
 
 PRINCIPALS = 10
 PASSWORD = "password-of-drawn-traffic"
@@ -159,7 +162,23 @@ def denied_in_sql(broker: Penstock) -> Counter[str]:
     return Counter({principal: int(count) for principal, count in rows})
 
 
-def play(folder: Path, seconds: float, seed: int) -> list[str]:
+def denied_in_spark(broker: Penstock, folder: Path) -> Counter[str]:
+    """The same in Spark, by the agent's catalog."""
+    java = provided(java_runtime.java_home()) / "bin" / "java"
+    spark_jars = sorted(provided(jars.jar_folder("spark")).glob("*.jar"))
+    with spark_over(java, spark_jars, folder) as spark:
+        properties = {"type": "rest", "uri": f"http://{broker.http}/iceberg", "token": TOKEN}
+        spark.conf.set("spark.sql.catalog.penstock", "org.apache.iceberg.spark.SparkCatalog")
+        for name, value in properties.items():
+            spark.conf.set(f"spark.sql.catalog.penstock.{name}", value)
+        rows = spark.sql(
+            f"SELECT value_principal, sum(value_count) FROM penstock.lake.{AUDIT_TOPIC} "
+            "WHERE value_decision = 'denied' GROUP BY value_principal"
+        ).collect()
+    return Counter({principal: int(count) for principal, count in rows})
+
+
+def play(folder: Path, seconds: float, seed: int, *, is_spark_asked: bool) -> list[str]:
     """Runs the traffic; returns what does not agree."""
     users = [f"user-{number}" for number in range(PRINCIPALS)]
     with Process(settings_of(folder, users), folder, name="penstock") as process:
@@ -177,14 +196,20 @@ def play(folder: Path, seconds: float, seed: int) -> list[str]:
         process.wait_until(lambda: metric(broker, WAITING) == 0, "the last event's record")
         archive_by_http(broker, AUDIT_TOPIC, TOKEN)
         counted, dropped = denied_in_sql(broker), metric(broker, DROPPED)
+        by_spark = denied_in_spark(broker, folder / "spark") if is_spark_asked else counted
     seen = Counter({f"User:{client.user}": client.denials_count for client in clients})
     requests_count = sum(client.requests_count for client in clients)
-    print(f"{requests_count} requests, {seen.total()} denied, {counted.total()} in the audit topic, {dropped} dropped")
+    print(
+        f"{requests_count} requests, {seen.total()} denied, {counted.total()} in the audit topic by DuckDB, "
+        f"{by_spark.total() if is_spark_asked else 'not asked'} by Spark, {dropped} dropped"
+    )
     problems = [
         f"{principal}: {count} denials seen, {counted[principal]} in SQL"
         for principal, count in seen.items()
         if counted[principal] > count or (counted[principal] < count and not dropped)
     ]
+    if by_spark != counted:
+        problems.append(f"Spark counts {by_spark}, DuckDB {counted}")
     if seen.total() != counted.total() + dropped:
         problems.append("denials are neither in the audit topic nor counted as dropped")
     if not PRINCIPALS < seen.total() < requests_count:
@@ -196,9 +221,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--without-spark", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="penstock-audit-") as folder:
-        problems = play(Path(folder), asked.minutes * 60, asked.seed)
+        problems = play(Path(folder), asked.minutes * 60, asked.seed, is_spark_asked=not asked.without_spark)
     print("\n".join(problems) or "agrees")
     return 1 if problems else 0
 

@@ -2,6 +2,8 @@
 
 Rule: each seed enables only some kinds of fault and exaggerates some settings, because a world in which everything
 happens at once hides what needs quiet to be seen ("swarm testing", Groce and others, ISSTA 2012).
+
+Above 500 lines, for all that a seed draws is here, in the order in which it is drawn.
 """
 
 import random
@@ -40,6 +42,12 @@ HARD_SHARE: Final = 0.12
 HARD_FAULT_SHARE: Final = 0.3
 EDITED_SHARE: Final = 0.5
 """Of these worlds."""
+OWN_NAMES_SHARE: Final = 0.15
+"""Of all worlds."""
+OWN_NAMES_SALT: Final = 112
+"""Of the stream from which is drawn whether agents are sure of their names."""
+NAMESAKE_SHARE: Final = 0.6
+"""Of these worlds, unless their ledger is lost."""
 OLDER_SHARE: Final = 0.15
 """Of the worlds whose ledger is not lost."""
 SECURITY_SHARE: Final = 0.2
@@ -221,6 +229,8 @@ class Plan:
     has_lag_monitors: bool = False
     """Whether others than members ask how far the groups have come."""
     transactions: TransactionPlan | None = None
+    is_name_mine: bool = False
+    """Whether an agent that starts ends the session that holds its name (`--name-is-mine`)."""
     has_older_agents: bool = False
     has_authorizer: bool = False
     """Whether agents authorise their clients, who may do everything that no ACL is about."""
@@ -278,7 +288,7 @@ def draw(chance: random.Random) -> Plan:
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
     plan = _with_later(_with_transacting_members(plan, chance), chance)
     plan = _with_hard_faults(_with_older_agents(_without_store_clock(plan, chance), chance), chance)
-    return _with_security_changes(plan, chance)
+    return _with_own_names(_with_security_changes(plan, chance), chance)
 
 
 def _copy(chance: random.Random) -> random.Random:
@@ -291,6 +301,16 @@ def _copy(chance: random.Random) -> random.Random:
 def _own(chance: random.Random, salt: int) -> random.Random:
     """A stream of a purpose's own."""
     return random.Random(_copy(chance).getrandbits(64) + salt)
+
+
+def _with_own_names(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have agents that are sure of their names, rightly or not, drawn from a stream of its own."""
+    own = _own(chance, OWN_NAMES_SALT)
+    if own.random() >= OWN_NAMES_SHARE:
+        return plan
+    has_namesakes = own.random() < NAMESAKE_SHARE and plan.ledger_loss is None
+    faults = (*plan.faults, FaultName.NAMESAKE) if has_namesakes else plan.faults
+    return replace(plan, is_name_mine=True, faults=faults)
 
 
 def _with_security_changes(plan: Plan, chance: random.Random) -> Plan:

@@ -5,8 +5,10 @@ from functools import cache
 
 from tests.simulation.world import Verdict, run
 
+SEEDS_QUICK = 20
+"""The seeds from 1 that each run of the tests goes through."""
 SEEDS = 40
-"""The seeds from 1 that each run of the tests goes through; `make sim-deep` goes through thousands."""
+"""Those that `make test-all` goes through; seeds of other tests begin behind them. `make sim-deep` has thousands."""
 TRACE_LINES_SHOWN = 40
 
 

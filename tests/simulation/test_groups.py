@@ -25,6 +25,8 @@ from tests.simulation.plan import GroupKind, GroupPlan, Plan, draw, group_ids
 from tests.simulation.world import run
 
 SEEDS = (3, pytest.param(5, marks=pytest.mark.slow))
+PAUSED_QUICK = (GroupKind.EAGER, GroupKind.CONSUMER)
+"""Whose coordinators every run pauses."""
 SETTLED_SECONDS = 8.0
 AFTERWARDS_SECONDS = 25.0
 """More than a lease: by then another agent coordinates the group."""
@@ -96,8 +98,14 @@ class Scene:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kind", GroupKind)
-@pytest.mark.parametrize("strike", [kill, drain])
+@pytest.mark.parametrize(
+    ("strike", "kind"),
+    [
+        *((kill, kind) for kind in GroupKind),
+        (drain, GroupKind.MIXED),
+        *(pytest.param(drain, kind, marks=pytest.mark.slow) for kind in GroupKind if kind is not GroupKind.MIXED),
+    ],
+)
 def test_s13_a_group_outlives_its_coordinator_without_a_rebalance(strike: Strike, kind: GroupKind, seed: int) -> None:
     scene = Scene(strike)
     verdict = run(seed, plan_of(seed, kind), scene)
@@ -108,7 +116,9 @@ def test_s13_a_group_outlives_its_coordinator_without_a_rebalance(strike: Strike
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("kind", GroupKind)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in PAUSED_QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in GroupKind]
+)
 def test_s13_a_coordinator_that_was_paused_changes_nothing_when_it_wakes_up(kind: GroupKind, seed: int) -> None:
     scene = Scene(pause)
     verdict = run(seed, plan_of(seed, kind), scene)

@@ -2,13 +2,19 @@
 
 import pytest
 
-from tests.simulation.seeds import SEEDS, assert_sound, verdict_of
+from tests.simulation.seeds import SEEDS, SEEDS_QUICK, assert_sound, verdict_of
 from tests.simulation.world import run
 
 SEEDS_PER_TEST = 20
 
 
-@pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        first if first <= SEEDS_QUICK else pytest.param(first, marks=pytest.mark.slow)
+        for first in range(1, SEEDS + 1, SEEDS_PER_TEST)
+    ],
+)
 def test_every_seed_is_sound(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
         assert_sound(verdict_of(seed))

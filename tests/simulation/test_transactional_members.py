@@ -38,7 +38,7 @@ def plan_of(seed: int, kind: GroupKind, version: int) -> Plan:
 
 @pytest.mark.parametrize(
     ("seed", "kind", "version"),
-    [(15, GroupKind.EAGER, 1), (10, GroupKind.COOPERATIVE, 2), (2, GroupKind.CONSUMER, 2)],
+    [(13, GroupKind.EAGER, 1), (10, GroupKind.COOPERATIVE, 2), (2, GroupKind.CONSUMER, 2)],
 )
 def test_s13_who_was_left_behind_by_its_group_commits_nothing(seed: int, kind: GroupKind, version: int) -> None:
     """Each input is consumed by one committed transaction, also where a member wakes up inside of one."""

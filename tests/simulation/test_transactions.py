@@ -21,6 +21,8 @@ from tests.support.records.plain_records import Record, make_batch
 
 DRAWN = 16
 """So many worlds with transactions, of those that no other test runs."""
+DRAWN_QUICK = 8
+"""Those of each run."""
 DRAWN_PER_TEST = 4
 
 
@@ -31,7 +33,13 @@ def drawn_seeds() -> list[int]:
     return [next(found) for _ in range(DRAWN)]
 
 
-@pytest.mark.parametrize("first", range(0, DRAWN, DRAWN_PER_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        first if first < DRAWN_QUICK else pytest.param(first, marks=pytest.mark.slow)
+        for first in range(0, DRAWN, DRAWN_PER_TEST)
+    ],
+)
 def test_every_world_with_transactions_is_sound(first: int) -> None:
     for seed in drawn_seeds()[first : first + DRAWN_PER_TEST]:
         assert_sound(verdict_of(seed))
@@ -67,7 +75,7 @@ def test_of_two_instances_under_one_transactional_id_the_older_one_writes_nothin
 def test_what_nobody_ends_is_aborted_in_time_or_by_a_tool(version: int) -> None:
     fates = (ProducerFate.PAUSE, ProducerFate.CRASH, ProducerFate.TERMINATE)
     restless = producer_of(version, timeout_ms=1_500, fates=fates, rests_chance=0.5)
-    verdict = run(9, plan_of(9, restless, restless, restless))
+    verdict = run(11, plan_of(11, restless, restless, restless))
     assert_sound(verdict)
     assert "ExpireTransaction" in verdict.counts
     assert "TerminateTransaction" in verdict.counts
@@ -94,7 +102,7 @@ def test_a_topic_whose_archived_records_were_all_aborted_has_a_tail_manifest_tha
 
 def test_the_worlds_with_transactions_are_not_idle() -> None:
     """A harness that lets nothing happen would find nothing."""
-    happened = sum((Counter(verdict_of(seed).counts) for seed in drawn_seeds()[:8]), Counter[str]())
+    happened = sum((Counter(verdict_of(seed).counts) for seed in drawn_seeds()[:DRAWN_QUICK]), Counter[str]())
     assert {
         "AddToTransaction",
         "CommitTransactionalOffsets",

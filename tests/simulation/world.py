@@ -36,6 +36,7 @@ from tests.simulation.audit.truth import Truth
 from tests.simulation.clients.administrators import Administrator, Deleter, Operator
 from tests.simulation.clients.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober, Rereader
 from tests.simulation.clients.group_programs import GroupWorld
+from tests.simulation.clients.rights_users import RightsUser
 from tests.simulation.clients.security_administrators import SecurityAdministrator
 from tests.simulation.clients.table_editors import TableEditor
 from tests.simulation.clients.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
@@ -164,11 +165,11 @@ class _World:
         self._transactions = TransactionWorld(self._clients, self._places)
         self._groups = GroupWorld(self._clients, self._places, self._transactions.places)
         names = [f"editor-{number}" for number in range(self.plan.table_editors)]
-        self._editors: list[TableEditor | SecurityAdministrator] = [
+        self._editors: list[TableEditor | SecurityAdministrator | RightsUser] = [
             TableEditor(self._clients, name, (TOPIC, STAMPED_TOPIC)) for name in names
         ]
         if self.plan.has_security_changes:
-            self._editors.append(SecurityAdministrator(self._clients))
+            self._editors += [SecurityAdministrator(self._clients), RightsUser(self._clients)]
 
     def _transactions_of(self, truth: Truth) -> TransactionAuditor | None:
         if self.plan.transactions is None:

@@ -6,7 +6,7 @@ the test failed. Blocking; an asyncio test calls it in a thread.
 
 import contextlib
 import os
-import random
+import re
 import signal
 import socket
 import subprocess
@@ -21,10 +21,6 @@ import pytest
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.005
-PORTS = range(15_000, 30_000)
-PORTS_TRIED_MAX = 100
-_ENTROPY = random.SystemRandom()
-"""Not the seeded one: tests that run side by side would all choose the same ports."""
 
 
 class ProcessFailed(AssertionError):
@@ -153,17 +149,12 @@ def provided(place: Path | None) -> Path:
     return place
 
 
-def free_port() -> int:
-    """A loopback port that was free a moment ago: for servers that cannot be asked to choose one themselves.
-
-    None of those that connections are given, and servers that ask for any: of them it could be gone a moment later.
-    """
-    for _ in range(PORTS_TRIED_MAX):
-        port = _ENTROPY.choice(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise ProcessFailed(f"none of {PORTS_TRIED_MAX} loopback ports tried from {PORTS.start} to {PORTS.stop} is free")
+def resident_bytes(pid: int | None = None) -> int:
+    """The memory of a process that is in RAM now; this process's own where none is named."""
+    status = Path(f"/proc/{pid or 'self'}/status").read_text()
+    match = re.search(r"VmRSS:\s+(\d+) kB", status)
+    assert match is not None
+    return int(match[1]) * 1024
 
 
 def is_listening(port: int) -> bool:

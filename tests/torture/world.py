@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from tests.support.cluster.cluster import Cluster, ClusterAgent
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import READY, MinioProcess
 from tests.torture.link import LinkFault

@@ -14,7 +14,9 @@ import typer
 from agent.cli.clients.security import (
     ENCRYPTED,
     NO_SECURITY,
+    OAUTHBEARER,
     PLAINTEXT,
+    PROTOCOLS,
     WITHOUT_LOGIN,
     ClientLogin,
     ClientSecurity,
@@ -29,7 +31,7 @@ from agent.config.addresses import (
     read_http_address,
     read_listener,
 )
-from iceberg_export.jobs.agents import read_token
+from iceberg_export.jobs.agents import AUTHORIZATION_VARIABLE, read_token
 from iceberg_export.spark.options import OptionError
 from protocol.decoding import Undecodable, decode_json
 from protocol.limits import CLIENT_ANSWER_SECONDS_MAX
@@ -66,8 +68,15 @@ class AgentServer:
     def job_arguments(self) -> list[str]:
         """The flags of a job of `iceberg_export.jobs` that asks this agent."""
         token = ["--token-file", self.token_file] if self.token_file else []
-        ca = ["--ca", str(self.security.ca)] if self.security.ca else []
+        authorities = self.security.authorities
+        ca = ["--ca", str(authorities)] if authorities else []
         return ["--agent", self.address, *token, *ca]
+
+    @property
+    def job_environment(self) -> dict[str, str]:
+        """The further environment of such a job: the user of --command-config, unless there is a token's file."""
+        headers = {} if self.token_file else self.headers()
+        return {AUTHORIZATION_VARIABLE: headers["Authorization"]} if headers else {}
 
     def headers(self) -> dict[str, str]:
         """The headers of every request: a token, else the user of --command-config.
@@ -86,6 +95,8 @@ class AgentServer:
         is_https, address = read_http_address(self.address)
         if not is_https and not is_loopback(address.host):
             return {}
+        if login.mechanism == OAUTHBEARER:
+            return {"Authorization": f"Bearer {login.password}"}
         return {"Authorization": "Basic " + b64encode(f"{login.user}:{login.password}".encode()).decode()}
 
 
@@ -133,8 +144,8 @@ def kafka_address(server: AgentServer, bootstrap: str | None) -> KafkaAddress:
     protocol = security.protocol
     try:
         if bootstrap is not None:
-            is_encrypted = protocol in ENCRYPTED or (protocol is None and security.ca is not None)
-            return KafkaAddress(read_host_port(bootstrap), security if is_encrypted else None, security.login())
+            own_security = security if security.is_encrypted else None
+            return KafkaAddress(read_host_port(bootstrap), own_security, security.login())
         status = get(server, "/api/status")
         listeners, protocols = status["kafka"], status.get("protocols", {})
         assert isinstance(listeners, list), "status lists the Kafka listeners"
@@ -142,14 +153,18 @@ def kafka_address(server: AgentServer, bootstrap: str | None) -> KafkaAddress:
         addresses = [read_listener(str(each)) for each in listeners]
     except InvalidAddress as error:
         raise CommandFailed(f"--bootstrap: {error}", exit_code=EXIT_USAGE) from error
+    # A user without DESCRIBE on the cluster does not see the protocols; a listener's name mostly is its protocol.
+    is_shown = "protocols" in status
     for address in addresses:
-        own_protocol = str(protocols.get(address.name, PLAINTEXT))
+        by_name = PLAINTEXT if is_shown or address.name not in PROTOCOLS else address.name
+        own_protocol = str(protocols.get(address.name, by_name))
         if own_protocol == protocol or (protocol is None and own_protocol in WITHOUT_LOGIN):
             host_port = HostPort(host=address.host, port=address.port)
             return KafkaAddress(host_port, security if own_protocol in ENCRYPTED else None, security.login())
     raise CommandFailed(
         f"no listener of the agent speaks {protocol or ' or '.join(WITHOUT_LOGIN)}; "
-        f"its listeners are {', '.join(map(str, listeners))}. --command-config FILE has the protocol and the user",
+        f"its listeners are {', '.join(map(str, listeners))}. --command-config FILE has the protocol and the user"
+        + ("" if is_shown else ". The agent shows their protocols to who may DESCRIBE the cluster: give --bootstrap"),
         exit_code=EXIT_USAGE,
     )
 
@@ -175,9 +190,9 @@ def _ask(server: AgentServer, method: str, path: str, body: bytes | None, second
     except (ConnectionResetError, BadStatusLine) as error:
         # A Kafka listener closes what does not speak its protocol.
         raise Unavailable(
-            f"{address} closed the connection without an HTTP answer. Is that the Kafka port? --server takes an "
-            "agent's HTTP address (--http, port 9644 by default), --bootstrap that of its Kafka listener (--listen). "
-            "An agent that encrypts has an address with https://"
+            f"{address} closed the connection without an HTTP answer. If it encrypts, give --server https://{address}. "
+            "If it is the Kafka port: --server takes an agent's HTTP address (--http, port 9644 by default), "
+            "--bootstrap that of its Kafka listener (--listen)"
         ) from error
     except (OSError, HTTPException) as error:
         raise Unavailable(

@@ -1,6 +1,7 @@
 """The agent that answers at the HTTP address of some settings, and whether it is the agent of these settings.
 
-A program that does not answer within CLIENT_CONNECT_SECONDS_MAX, or not as an agent does, counts as no agent.
+A program that does not answer within CLIENT_CONNECT_SECONDS_MAX, or not as an agent does, counts as no agent. An agent
+shows what it runs on to those alone that may DESCRIBE the cluster, so a protected one is asked by a user.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ from agent.cli.clients.security import ClientSecurity
 from agent.cli.failure import CommandFailed
 from agent.cli.processes import settings_of_processes
 from agent.config.addresses import HostPort, is_every_interface
-from agent.config.http_auth import HttpAccess
 from agent.config.settings import Settings
 from protocol.limits import CLIENT_CONNECT_SECONDS_MAX
 
@@ -37,28 +37,48 @@ class RunningAgent:
         return address == self.http or any(listener.endswith(f"://{address}") for listener in self.listeners)
 
 
-def agent_at(address: HostPort, access: HttpAccess | None = None, *, is_encrypted: bool = False) -> RunningAgent | None:
-    """The agent with that HTTP address; None where no agent answers. `access`: that of the agent's settings."""
-    host = "127.0.0.1" if is_every_interface(address.host) else address.host
-    token_file = None if access is None or access.token_file is None else str(access.token_file)
-    scheme = "https" if is_encrypted else "http"
-    server = AgentServer(
-        address=f"{scheme}://{HostPort(host=host, port=address.port)}",
-        token_file=token_file,
+class AgentHidden(Exception):
+    """An agent answers and does not show what it runs on. The message says which it is, and what to do."""
+
+
+def agent_of(settings: Settings, security: ClientSecurity | None = None) -> RunningAgent | None:
+    """The agent at the HTTP address of some settings; None where no agent answers.
+
+    Args:
+        settings: the first token of their token file is sent.
+        security: what --command-config says, whose user asks instead of the token; None without it.
+
+    Raises:
+        AgentHidden: an agent answers without all that identifies it, or does not answer the user of --command-config.
+    """
+    host = "127.0.0.1" if is_every_interface(settings.http.host) else settings.http.host
+    scheme = "http" if settings.http_tls is None else "https"
+    address = f"{scheme}://{HostPort(host=host, port=settings.http.port)}"
+    if security is None:
+        tokens = settings.http_access.token_file
+        token_file = None if tokens is None else str(tokens)
         # The address may be no name of the certificate, whose files the settings name: it is this machine's own agent.
-        security=ClientSecurity(is_unverified=True),
-    )
+        server = AgentServer(address=address, token_file=token_file, security=ClientSecurity(is_unverified=True))
+    else:  # a password goes to an agent with a trusted certificate alone, as with other commands
+        server = AgentServer(address=address, security=security)
     try:
         status = get(server, "/api/status", seconds_max=CLIENT_CONNECT_SECONDS_MAX)
-    except CommandFailed:
-        return None
+    except CommandFailed as error:
+        if security is None:
+            return None
+        raise AgentHidden(f"{address} does not say which agent it is: {error}") from error
     name, store, listeners = (status.get(key) for key in ("name", "store", "listeners"))
-    if not isinstance(name, str) or not isinstance(store, str) or not isinstance(listeners, list):
+    if not isinstance(name, str):
         return None
+    if not isinstance(store, str) or not isinstance(listeners, list):
+        raise AgentHidden(
+            f"the agent {name} uses it. To check that it runs with these settings give --command-config FILE with a "
+            "user that may DESCRIBE the cluster"
+        )
     return RunningAgent(
         name=name,
         store=store,
-        http=address,
+        http=settings.http,
         listeners=[str(listener) for listener in listeners],
         clock=str(status.get("clock", "believed")),
     )

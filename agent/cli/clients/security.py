@@ -1,7 +1,7 @@
 """How the commands reach a protected agent: `--ca`, and `--command-config` with Kafka's client configs.
 
 Both options hold for the HTTP and the Kafka connections of a command. The configs are those of Kafka's own tools, of
-which TLS and the log-in by a password are read here; stores are PEM or PKCS12.
+which TLS and the log-in by a password, or by a token in a file, are read here; stores are PEM or PKCS12.
 Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.SslConfigs and SaslConfigs,
 javax.security.auth.login.Configuration for the form of sasl.jaas.config (Kafka 4.3).
 """
@@ -11,6 +11,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from protocol.auth.scram_credentials import ScramMechanism
@@ -19,7 +20,9 @@ PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SAS
 WITHOUT_LOGIN = (PLAINTEXT, SSL)
 ENCRYPTED = (SSL, SASL_SSL)
 PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism), OAUTHBEARER)
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a config's name
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -29,7 +32,7 @@ _PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLogin:
-    """A user and its password."""
+    """A user and its password; of OAUTHBEARER a token, which names its user itself."""
 
     mechanism: str
     user: str
@@ -56,6 +59,22 @@ class ClientSecurity:
             )
         return None if protocol is None else protocol.upper()
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the options are those of an agent that encrypts, by their protocol or else by --ca."""
+        protocol = self.protocol
+        return protocol in ENCRYPTED or (protocol is None and self.ca is not None)
+
+    @property
+    def authorities(self) -> Path | None:
+        """The PEM file of the agent's authorities; None for those of the system. Raises `CommandFailed`."""
+        if self.ca is None and self.configs.get("ssl.truststore.type") == "PKCS12":
+            raise CommandFailed(
+                "--command-config: a Spark job reads authorities in PEM alone. Give theirs with --ca FILE",
+                exit_code=EXIT_USAGE,
+            )
+        return self.ca or _path(self.configs, "ssl.truststore.location")
+
     def login(self) -> ClientLogin | None:
         """The user that the configs name; None where the protocol has no log-in. Raises `CommandFailed`."""
         protocol = self.protocol
@@ -66,6 +85,8 @@ class ClientSecurity:
             raise CommandFailed(
                 f"--command-config: sasl.mechanism={mechanism} is none of {', '.join(MECHANISMS)}", exit_code=EXIT_USAGE
             )
+        if mechanism == OAUTHBEARER:
+            return ClientLogin(mechanism=mechanism, user="", password=_token(self.configs.get(TOKEN_URL, "")))
         pairs = _JAAS_OPTION.findall(self.configs.get("sasl.jaas.config", ""))
         options = {name: _unescaped(double or single) or plain for name, double, single, plain in pairs}
         user, password = options.get("username"), options.get("password")
@@ -123,6 +144,26 @@ class ClientSecurity:
         return context
 
 
+def _token(url: str) -> str:
+    """The token in a file, as Kafka's FileJwtRetriever reads it. Raises `CommandFailed`."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or not parts.path:
+        raise CommandFailed(
+            f"--command-config: {TOKEN_URL}={url} is no file. Write a token into a file, and its path as file:///PATH; "
+            "an issuer is not asked here",
+            exit_code=EXIT_USAGE,
+        )
+    try:
+        token = Path(unquote(parts.path)).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(
+            f"--command-config: {TOKEN_URL}={url} cannot be read: {error}", exit_code=EXIT_USAGE
+        ) from error
+    if not token or any(char.isspace() for char in token):
+        raise CommandFailed(f"--command-config: {TOKEN_URL}={url} has no token, or more than one", exit_code=EXIT_USAGE)
+    return token
+
+
 NO_SECURITY = ClientSecurity()
 
 
@@ -133,7 +174,10 @@ def untrusted(address: str, error: ssl.SSLError) -> str:
             f"the certificate of {address} is not trusted: {error.verify_message}. Give its authority with --ca FILE, "
             "and address the agent by a name of its certificate"
         )
-    return f"{address} does not speak TLS, or requires a client certificate: {error.reason or error}"
+    return (
+        f"{address} does not speak TLS, or requires a client certificate: {error.reason or error}. If its HTTP port "
+        "does not encrypt, give --server http://HOST:PORT"
+    )
 
 
 def client_security(command_config: str | None, ca: str | None) -> ClientSecurity:

@@ -5,6 +5,7 @@ a semicolon is shown in two lines.
 """
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from agent.bucket.conditional_puts import check_conditional_puts
 from agent.bucket.permissions import denied_operations
@@ -15,12 +16,13 @@ from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from protocol.limits import CLOCK_SKEW_MS_MAX, DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
-from storage.object_store import ObjectStore, StoreError, StoreUnavailable
+from storage.object_store import ObjectStore, StoreDenied, StoreError, StoreUnavailable
 
 
 async def check_bucket(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """The findings for a bucket in S3; none for an embedded store."""
-    if not isinstance(read_store_url(settings.store_url), S3Url):
+    url = read_store_url(settings.store_url)
+    if not isinstance(url, S3Url):
         return
     from agent.bucket.open_store import open_store
     from agent.runtime.metrics import Metrics
@@ -32,6 +34,10 @@ async def check_bucket(settings: Settings) -> AsyncIterator[DoctorFinding]:
             async for finding in _access(settings, store, clock):
                 yield finding
             yield await _clock(store, clock)
+        if url.prefix:
+            whole_bucket = replace(settings, store_url=f"s3://{url.bucket}")
+            async with open_store(whole_bucket, clock, SystemIds(), Metrics(), policy=policy) as store:
+                yield await _reach(store, url)
     except StoreError as error:
         yield _failed(error)
 
@@ -49,6 +55,22 @@ async def _access(settings: Settings, store: ObjectStore, clock: SystemClock) ->
     await check_conditional_puts(store, name=SystemIds().new_cluster_id())
     yield DoctorFinding(
         name="bucket", verdict=CheckStatus.FINE, text="a conditional put of an existing key is rejected"
+    )
+
+
+async def _reach(store: ObjectStore, url: S3Url) -> DoctorFinding:
+    """Whether the keys list more than the prefix; `store` is the whole bucket."""
+    try:
+        async for _ in store.list(""):
+            break
+    except StoreDenied:
+        text = f"the keys list nothing of {url.bucket} beside {url.prefix}/"
+        return DoctorFinding(name="bucket", verdict=CheckStatus.FINE, text=text)
+    return DoctorFinding(
+        name="bucket",
+        verdict=CheckStatus.DOUBTFUL,
+        text=f"the keys list all of {url.bucket}, and an agent needs {url.prefix}/ alone",
+        remedy='give agents the policy of docs/operations/access-to-storage.md, "Policies of the bucket"',
     )
 
 

@@ -7,7 +7,8 @@ messages are those that an agent logs.
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from agent.cli.clients.running_agent import agent_at
+from agent.cli.clients.running_agent import AgentHidden, agent_of
+from agent.cli.clients.security import ClientSecurity
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.cli.offline import LEDGER_FILE, read_state
@@ -18,12 +19,18 @@ from agent.ledger.clock_trust import ClockTrust
 from agent.runtime.clock import SystemClock
 
 
-async def check_clock(settings: Settings) -> AsyncIterator[DoctorFinding]:
-    """The finding; none for a store with a clock of its own, and none where there is no ledger yet."""
+async def check_clock(settings: Settings, security: ClientSecurity | None = None) -> AsyncIterator[DoctorFinding]:
+    """The finding; none for a store with a clock of its own, and none where there is no ledger yet.
+
+    `security`: how a running agent is asked, if not without a user.
+    """
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl):
         return
-    running = agent_at(settings.http, settings.http_access, is_encrypted=settings.http_tls is not None)
+    try:
+        running = agent_of(settings, security)
+    except AgentHidden:  # the check of ports reports it; the ledger's time is judged instead
+        running = None
     if running is not None and running.is_of(settings):
         text = "" if running.clock == "believed" else running.clock
         yield _finding(text or "the running broker believes it", is_believed=not text)

@@ -10,17 +10,20 @@ import os
 import sys
 from collections.abc import Mapping
 
+from agent.cli.clients.security import ClientSecurity, client_security
 from agent.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.cli.option_flags import with_option_flags
 from agent.cli.output import counted
+from agent.cli.server_flags import CommandConfigOption
 from agent.config.settings import CliCommand, InvalidSettings, load_settings
 
 HELP = (
-    "Check this machine: Python, ports, disk, limits, clock, ledger and bucket. Accepts the options of run and agent."
+    "Check this machine: Python, ports, disk, limits, clock, ledger and bucket. Accepts the options of run and agent. "
+    "An agent that runs with these options is asked, too; a protected one needs --command-config."
 )
 
 
-def _doctor(config: str | None, values: Mapping[str, object]) -> None:
+def _doctor(config: str | None, values: Mapping[str, object], *, command_config: CommandConfigOption = None) -> None:
     from agent.cli.doctor.bucket_checks import check_bucket
     from agent.cli.doctor.certificate_checks import check_certificates
     from agent.cli.doctor.clock_checks import check_clock
@@ -35,6 +38,7 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
 
+    security = _security(command_config)
     failed = 0
 
     def show(finding: DoctorFinding) -> None:
@@ -44,7 +48,7 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         if finding.remedy:
             sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
 
-    for finding in (*check_machine(settings), *check_certificates(settings), *check_packs(settings)):
+    for finding in (*check_machine(settings, security), *check_certificates(settings), *check_packs(settings)):
         show(finding)
 
     async def remote() -> None:
@@ -56,12 +60,21 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         if failed == failed_here:
             async for finding in check_identity(settings):
                 show(finding)
-        async for finding in check_clock(settings):
+        async for finding in check_clock(settings, security):
             show(finding)
 
     asyncio.run(remote())
     if failed:
         raise CommandFailed(f"{counted(failed, 'check')} failed", exit_code=EXIT_FAILED)
+
+
+def _security(command_config: str | None) -> ClientSecurity | None:
+    """How a running agent is asked; None without a user. Raises `CommandFailed`, also where no agent runs."""
+    if command_config is None:
+        return None
+    security = client_security(command_config, None)
+    security.login()
+    return security
 
 
 doctor = with_option_flags(_doctor, is_cluster=True)

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from agent.cli.clients.running_agent import RunningAgent, agent_at
+from agent.cli.clients.running_agent import AgentHidden, RunningAgent, agent_of
+from agent.cli.clients.security import ClientSecurity
 from agent.cli.output import bytes_text
 from agent.cli.reasons import addresses
 from agent.config.addresses import FileUrl, HostPort, SqliteUrl, read_ledger_url, read_store_url
+from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
 from agent.runtime.clock import SystemClock
 from protocol.limits import MIB
@@ -50,12 +52,15 @@ class DoctorFinding:
     remedy: str = ""
 
 
-def check_machine(settings: Settings) -> Iterator[DoctorFinding]:
-    """The findings of all checks that need only this machine."""
+def check_machine(settings: Settings, security: ClientSecurity | None = None) -> Iterator[DoctorFinding]:
+    """The findings of all checks that need only this machine. `security`: how a running agent is asked, if not so."""
     yield _python()
     yield from _open_files()
-    yield from _ports(settings)
+    yield _memory(settings, memory_limit())
+    yield from _ports(settings, security)
     yield from _folders(settings)
+    if settings.cache_dir is not None:
+        yield _folder(settings.cache_dir, "cache dir", "--cache-dir")[0]
 
 
 def _python() -> DoctorFinding:
@@ -79,12 +84,26 @@ def _open_files() -> Iterator[DoctorFinding]:
         yield DoctorFinding(name="open files", verdict=CheckStatus.FINE, text=text)
 
 
-def _ports(settings: Settings) -> Iterator[DoctorFinding]:
+def _memory(settings: Settings, limit: int | None) -> DoctorFinding:
+    """The read cache beside the limit of this process's memory in bytes, if there is one."""
+    caches = settings.read_cache_bytes * settings.processes
+    times = f"{settings.processes} x " if settings.processes > 1 else ""
+    text = f"read cache {times}{bytes_text(settings.read_cache_bytes)}, memory limit " + (
+        "none" if limit is None else bytes_text(limit)
+    )
+    if limit is None or caches <= limit // 2:
+        return DoctorFinding(name="memory", verdict=CheckStatus.FINE, text=text)
+    remedy = "beside the cache an agent needs half of its memory: lower --read-cache-bytes, or raise the limit"
+    return DoctorFinding(name="memory", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
+
+
+def _ports(settings: Settings, security: ClientSecurity | None) -> Iterator[DoctorFinding]:
     """Bind every port, all at the same time, as an agent does. Ports of a running agent with these settings are fine.
 
     The HTTP port comes first: where it is free, no agent with these settings runs.
     """
     running: RunningAgent | None = None
+    remedy = "choose another: a process uses it, two options have it, or it is no address of this machine"
     with ExitStack() as sockets:
         for option, address in addresses(settings):
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -92,19 +111,20 @@ def _ports(settings: Settings) -> Iterator[DoctorFinding]:
                 sockets.enter_context(socket.create_server((address.host, address.port), family=family))
             except OSError as error:
                 if address == settings.http and error.errno == errno.EADDRINUSE:
-                    running = running or agent_at(
-                        address, settings.http_access, is_encrypted=settings.http_tls is not None
-                    )
-                yield _port_taken(settings, f"{option} {address}", address, error, running)
+                    try:
+                        running = running or agent_of(settings, security)
+                    except AgentHidden as hidden:
+                        remedy = str(hidden)
+                yield _port_taken(settings, f"{option} {address}", address, error, running, remedy)
             else:
                 text = f"{address} is free" if address.port else f"{address}: the agent will take a free port"
                 yield DoctorFinding(name="port", verdict=CheckStatus.FINE, text=text)
 
 
 def _port_taken(
-    settings: Settings, shown: str, address: HostPort, error: OSError, running: RunningAgent | None
+    settings: Settings, shown: str, address: HostPort, error: OSError, running: RunningAgent | None, remedy: str
 ) -> DoctorFinding:
-    remedy = "choose another: a process uses it, two options have it, or it is no address of this machine"
+    """The finding of a port that cannot be bound. `remedy`: what to do where it is not known who has it."""
     if running is not None and running.has_taken(address):
         if running.is_of(settings):
             text = f"{shown}: in use by the agent {running.name}, which runs with these settings"

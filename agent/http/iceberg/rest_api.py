@@ -17,7 +17,7 @@ Specification: Apache Iceberg REST Catalog API (open-api/rest-catalog-open-api.y
 """
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 from starlette.applications import Starlette
@@ -26,6 +26,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from agent.http.authorization import AccessDenied, described, guarded_route, identity_of, may_describe, require
+from agent.http.change_audit import announce_change, topic_resource
 from agent.http.iceberg import unsupported
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.errors import (
@@ -201,6 +202,7 @@ class _Catalog:
             raise rejection
         for operation in unsupported.required_operations(updates):
             await require(request, operation, ResourceType.TOPIC, name)
+        announce_change(request, topic_resource(name), _operation_of(updates), unsupported.shown(updates))
         try:
             await self._tables.edit(name, decode_edit(body))
             table = await self._edited(name)
@@ -313,6 +315,11 @@ class _Catalog:
             raise no_such_table(NAMESPACE, name)
 
 
+def _operation_of(updates: Sequence[unsupported.Update]) -> Operation:
+    """The operation that stands for a commit in the audit log."""
+    return next(iter(unsupported.required_operations(updates)), Operation.ALTER)
+
+
 def _page(names: list[str], request: Request) -> tuple[list[str], str | None]:
     """One page of the names, and the token of the next. A client that sends no token wants everything at once."""
     token, size_text = request.query_params.get("pageToken"), request.query_params.get("pageSize", "")
@@ -422,7 +429,7 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = "NotFoundException" if error.status_code == 404 else "UnsupportedOperationException"
     hint = "the catalog's URI ends with /iceberg, and clients request /iceberg/v1/config"
-    message = f"{request.method} {request.url.path}: {error.detail}; {hint}"
+    message = f"{request.method} {request.scope['path']}: {error.detail}; {hint}"
     return error_response(CatalogError(error.status_code, kind, message))
 
 
@@ -431,7 +438,6 @@ def _on_unavailable(_: Request, error: Exception) -> Response:
 
 
 def _on_bug(request: Request, _: Exception) -> Response:
-    message = (
-        f"{request.method} {request.url.path} failed because of a bug in Penstock: read the agent's log, and report it"
-    )
+    line = f"{request.method} {request.scope['path']}"
+    message = f"{line} failed because of a bug in Penstock: read the agent's log, and report it"
     return error_response(CatalogError(500, "InternalServerError", message))

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from agent.http.iceberg.errors import CatalogError
+from agent.security.audit.audit_texts import configs_text
 from iceberg_export.tables.edits import NOT_A_COMMIT, ROWS_COME_FROM_TOPIC
 from iceberg_export.tables.metadata import MAIN, PROPERTIES
 from protocol.auth.operations import Operation
@@ -140,6 +141,16 @@ def required_operations(updates: Sequence[Update]) -> list[Operation]:
     actions = {update.action for update in updates}
     needed = ((Operation.ALTER_CONFIGS, _OF_PROPERTIES), (Operation.ALTER, _REFS))
     return [operation for operation, kinds in needed if not actions.isdisjoint(kinds)]
+
+
+def shown(updates: Sequence[Update]) -> str:
+    """Allowed updates in words, for the audit log."""
+    return "; ".join(map(_shown, updates))
+
+
+def _shown(update: Update) -> str:
+    parts = (update.action, update.ref_name, configs_text(update.updates.items()), ", ".join(update.removals))
+    return " ".join(filter(None, parts))
 
 
 def forbidden(message: str) -> CatalogError:

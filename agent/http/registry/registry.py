@@ -6,7 +6,7 @@ moment; when a concurrent change rejects it, the schema is compared again.
 Source: Confluent Schema Registry API 8.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -147,11 +147,24 @@ class SchemaRegistry:
             raise RegistryFailure(VERSION_NOT_FOUND, f"Version {version} not found.")
         return await self._faults(parsed, versions, compatibility)
 
-    async def register(self, subject: str, request: SchemaRequest) -> Registered:
-        """The version of the subject with this schema, registered now where there is none."""
+    async def register(
+        self, subject: str, request: SchemaRequest, begins: Callable[[], object] = lambda: None
+    ) -> Registered:
+        """The version of the subject with this schema, registered now where there is none.
+
+        `begins` is called once, before a schema is about to be registered.
+        """
+        is_begun = False
+
+        def begin() -> None:
+            nonlocal is_begun
+            if not is_begun:
+                is_begun = True
+                begins()
+
         await self._ledger.barrier()
         for _ in range(REGISTRY_TRIES_MAX):
-            found = await self._try_to_register(subject, request)
+            found = await self._try_to_register(subject, request, begin)
             if found is not None:
                 return found
         raise RegistryFailure(
@@ -174,7 +187,9 @@ class SchemaRegistry:
             raise RegistryFailure(outcome.error.value, outcome.reason)
         return outcome
 
-    async def _try_to_register(self, subject: str, request: SchemaRequest) -> Registered | None:
+    async def _try_to_register(
+        self, subject: str, request: SchemaRequest, begin: Callable[[], None]
+    ) -> Registered | None:
         """The registered version; None where the subject was changed meanwhile."""
         content, parsed = await self._read(request)
         registry = self.registry
@@ -186,6 +201,7 @@ class SchemaRegistry:
                 return found
             if registry.mode(subject) is RegistryMode.READWRITE:
                 await self._check_faults(subject, parsed, live, compatibility)
+        begin()
         outcome = await self.propose(
             RegisterSchema(
                 subject=subject,

@@ -13,6 +13,7 @@ Source: Confluent Schema Registry API 8. Differences: docs/compatibility.md.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import unquote
 
@@ -27,6 +28,13 @@ from agent.http.authorization import (
     identity_of,
     require_on_cluster,
     require_on_subject,
+)
+from agent.http.change_audit import (
+    CLUSTER,
+    AnnouncedChange,
+    announce_change,
+    topic_resource,
+    with_recorded_changes,
 )
 from agent.http.registry.params import (
     compatibility_of,
@@ -53,8 +61,8 @@ from agent.http.registry.registry import (
     registered,
 )
 from agent.http.services import AdminServices
-from agent.security.required_http_rights import REGISTRY_RIGHTS
-from agent.security.rights import ALL_RIGHTS
+from agent.security.audit.audit_events import AuditedResource
+from agent.security.required_http_rights import REGISTRY_PREFIX, REGISTRY_RIGHTS, SCHEMA_PREFIX
 from coordinator.commands.registry import (
     EVERY_SUBJECT,
     DeleteVersions,
@@ -68,7 +76,7 @@ from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from coordinator.state.registry import COMPATIBILITY_DEFAULT, MODE_DEFAULT, Registry
 from protocol.auth.operations import Operation
 
-PREFIX = "/schema-registry"
+PREFIX = REGISTRY_PREFIX
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 NOT_ALLOWED = 405
 SEEN = (Operation.READ, Operation.WRITE)
@@ -118,7 +126,8 @@ class _RegistryApi:
         try:
             pattern, handler, names = self._find(request)
             await _check_rights(request, pattern, names)
-            answer = await handler(self, request, names)
+            handle = partial(handler, self, request, names)
+            answer = await with_recorded_changes(request, identity_of(request), handle)
         except AccessDenied as error:
             return rejected(error.rejection)
         except RegistryFailure as failure:
@@ -197,8 +206,6 @@ class _RegistryApi:
         return content
 
     async def _is_seen(self, request: Request, schema_id: int, operations: tuple[Operation, ...] = SEEN) -> bool:
-        if identity_of(request).rights is ALL_RIGHTS:  # a schema that no subject has any more, too
-            return True
         subjects = {subject for subject, _ in self._registry.registry.users.get(schema_id, {})}
         return bool(await allowed_subjects(request, operations, subjects))
 
@@ -285,7 +292,14 @@ class _RegistryApi:
     async def _register(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
         given = await self._schema_of(request)
-        row = await self._registry.register(subject, given)
+        changes: list[AnnouncedChange] = []
+
+        def begin() -> None:
+            changes.append(announce_change(request, _resource(subject), Operation.WRITE, "a schema registered"))
+
+        row = await self._registry.register(subject, given, begin)
+        for change in changes:
+            change.text = f"a schema registered: version {row.version}, id {row.schema_id}"
         return {"id": row.schema_id, "version": row.version, "guid": row.guid}
 
     async def _look_up(self, request: Request, names: Sequence[str]) -> object:
@@ -302,6 +316,9 @@ class _RegistryApi:
         if version == LATEST:
             version = self._registry.version(subject, version, with_deleted=is_permanent).version
         command = DeleteVersions(subject=subject, version=version, is_permanent=is_permanent)
+        what = "all versions" if version is None else f"version {version}"
+        text = f"{what} deleted{' for good' if is_permanent else ''}"
+        announce_change(request, _resource(subject), Operation.DELETE, text)
         outcome = await self._registry.propose(command)
         assert isinstance(outcome, VersionsDeleted)
         return list(outcome.versions) if version is None else outcome.versions[0]
@@ -330,12 +347,14 @@ class _RegistryApi:
 
     async def _set_config(self, request: Request, names: Sequence[str]) -> object:
         compatibility = compatibility_of(await read_body(request))
+        _announce_setting(request, names, f"compatibility {compatibility.name}")
         await self._registry.propose(SetCompatibility(subject=_every_or(names), compatibility=compatibility))
         return {"compatibility": compatibility.name}
 
     async def _unset_config(self, request: Request, names: Sequence[str]) -> object:
         subject = _every_or(names)
         before = (await self._registry.caught_up()).compatibilities.get(subject, COMPATIBILITY_DEFAULT)
+        _announce_setting(request, names, "compatibility removed")
         await self._registry.propose(SetCompatibility(subject=subject, compatibility=None))
         return {"compatibilityLevel": before.name}
 
@@ -348,12 +367,14 @@ class _RegistryApi:
 
     async def _set_mode(self, request: Request, names: Sequence[str]) -> object:
         mode = mode_of(await read_body(request))
+        _announce_setting(request, names, f"mode {mode.name}")
         await self._registry.propose(SetMode(subject=_every_or(names), mode=mode, is_forced=flag(request, "force")))
         return {"mode": mode.name}
 
     async def _unset_mode(self, request: Request, names: Sequence[str]) -> object:
         subject = _every_or(names)
         before = (await self._registry.caught_up()).modes.get(subject, MODE_DEFAULT)
+        _announce_setting(request, names, "mode removed")
         await self._registry.propose(SetMode(subject=subject, mode=None, is_forced=False))
         return {"mode": before.name}
 
@@ -406,6 +427,17 @@ def _with_prefix(registry: Registry, prefix: str) -> list[str]:
 
 def _every_or(names: Sequence[str]) -> str:
     return read_subject(names[0]) if names else EVERY_SUBJECT
+
+
+def _resource(subject: str) -> AuditedResource:
+    """The resource by which ACLs name a subject."""
+    return topic_resource(SCHEMA_PREFIX + subject)
+
+
+def _announce_setting(request: Request, names: Sequence[str], text: str) -> None:
+    """Announce a change of a subject's settings, or of those of all subjects."""
+    resource = _resource(read_subject(names[0])) if names else CLUSTER
+    announce_change(request, resource, Operation.ALTER_CONFIGS, f"schema registry: {text}")
 
 
 def _content_row(content: SchemaContent, text: str) -> dict[str, object]:

@@ -38,6 +38,7 @@ from coordinator.ledger.port import (
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
+    LedgerSize,
     LedgerStart,
     LedgerUnavailable,
     SessionHeld,
@@ -137,6 +138,9 @@ class EtcdLedger:
 
     async def close_session(self, session: SessionId) -> None:
         await self._sessions.close(session)
+
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        await self._sessions.revoke(name, session)
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return await self._sessions.is_ended(name, session)
@@ -251,8 +255,8 @@ class EtcdLedger:
             raise LedgerCorrupt(f"trim up to {position} was asked for, but the snapshot covers only up to {covered}")
         await self._trimming.trim(position)
 
-    async def pressure(self) -> float:
-        return (await read_status(self._client)).pressure(self._quota_bytes)
+    async def size(self) -> LedgerSize:
+        return (await read_status(self._client)).size(self._quota_bytes)
 
     # Recovery.
 

@@ -14,7 +14,7 @@ from coordinator.ledger.etcd.access import NotPermitted
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.keys import EtcdKeys, prefix_end, read_meta, write_meta
 from coordinator.ledger.etcd.requests import delete, get, is_absent, put
-from coordinator.ledger.port import LedgerIdentity, LedgerUnsupported, Trimmed
+from coordinator.ledger.port import LedgerIdentity, LedgerSize, LedgerUnsupported, Trimmed
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT, ETCD_UNCOMPACTED_REVISIONS_MAX
 
 VERSION_MIN = (3, 5)
@@ -35,9 +35,11 @@ class EtcdStatus:
     quota_bytes: int | None
     """None before etcd 3.6, whose status lacks it."""
 
-    def pressure(self, quota_bytes: int | None) -> float:
-        """The part of the quota that is in use; `quota_bytes` where etcd does not report the quota."""
-        return self.used_bytes / (self.quota_bytes or quota_bytes or ETCD_QUOTA_BYTES_DEFAULT)
+    def size(self, quota_bytes: int | None) -> LedgerSize:
+        """The used bytes and the quota; `quota_bytes` is the quota where etcd does not report it."""
+        return LedgerSize(
+            used_bytes=self.used_bytes, quota_bytes=self.quota_bytes or quota_bytes or ETCD_QUOTA_BYTES_DEFAULT
+        )
 
 
 async def read_status(client: EtcdClient) -> EtcdStatus:

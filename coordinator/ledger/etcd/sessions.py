@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
-from aetcd.rpc import rpc_pb2
+from aetcd.rpc import kv_pb2, rpc_pb2
 
 from coordinator.ledger.append_rules import NewestGroup
 from coordinator.ledger.etcd.access import LeaseGone
@@ -75,7 +75,7 @@ class EtcdSessions:
         if not written.is_done:
             await self._revoke(lease)
             live = self._lineage.session(written.responses[0].response_range.kvs[0].create_revision)
-            raise SessionHeld(f"session {live} lives under the name {name!r}")
+            raise SessionHeld(f"session {live} lives under the name {name!r}", live)
         session = self._lineage.session(written.revision)
         self._opened[session] = EtcdSession(name=name, lease=lease)
         return session
@@ -86,10 +86,22 @@ class EtcdSessions:
         if closed is not None:
             await self._client.revoke_lease(closed.lease)
 
+    async def revoke(self, name: str, session: SessionId) -> None:
+        """See `Ledger.revoke_session`."""
+        holder = await self._holder(name)
+        # The lease goes, and not the key alone: it is this session's, and nothing that is created later has it.
+        if holder is not None and self._lineage.session(holder.create_revision) == session:
+            await self._client.revoke_lease(holder.lease)
+
     async def is_ended(self, name: str, session: SessionId) -> bool:
         """See `Ledger.is_session_ended`."""
+        holder = await self._holder(name)
+        return holder is None or self._lineage.session(holder.create_revision) != session
+
+    async def _holder(self, name: str) -> kv_pb2.KeyValue | None:
+        """The key of the session that lives under a name."""
         pairs = (await self._requests.read([get(self._keys.session(name))]))[0].response_range.kvs
-        return not pairs or self._lineage.session(pairs[0].create_revision) != session
+        return pairs[0] if pairs else None
 
     async def live_names(self) -> Sequence[str]:
         """See `Ledger.live_names`."""

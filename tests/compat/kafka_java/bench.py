@@ -4,19 +4,22 @@ Rule: every tool has a time limit, and what a conversation started ends with it.
 own, so that conversations share a broker and nothing else.
 """
 
+import itertools
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from tests.compat.access import MECHANISM
 from tests.compat.target import JavaHome, Target
 from tests.support.processes import Process
 
 TOOLS: Final = {
+    "acls": "org.apache.kafka.tools.AclCommand",
     "all-groups": "org.apache.kafka.tools.GroupsCommand",
     "api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
@@ -40,6 +43,10 @@ TOOLS: Final = {
     "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
+WITHOUT_CONFIG = ("compatibility", "copier", "streams-smoke")
+"""Tools that take no file with the properties of a client, so that they reach no protected listener."""
+CONFIG_LAST = ("cluster",)
+"""Tools whose option for that file belongs to what they are told to do, which comes first."""
 HEAP = "256m"
 OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 LOGGING = "log4j2.properties"
@@ -58,7 +65,13 @@ class Bench:
     folder: Path
     conversation: str
     stack: ExitStack
-    calls_count: int = field(default=0)
+    calls: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    def as_user(self, user: str, password: str, mechanism: str = MECHANISM) -> "Bench":
+        """The bench of another user of a protected listener."""
+        assert self.target.access is not None
+        access = self.target.access.as_user(user, password, mechanism)
+        return replace(self, target=replace(self.target, access=access))
 
     def name(self, what: str) -> str:
         """The name of a topic, a group or a producer of this conversation alone."""
@@ -73,6 +86,21 @@ class Bench:
         is_status_ignored: bool = False,
     ) -> str:
         """What a tool wrote to stdout until its end, with `text` as its input. Fails where its status is not 0."""
+        done = self._run(tool, arguments, text, seconds_max)
+        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
+        assert is_status_ignored or done.returncode == 0, f"{tool} ended with status {done.returncode}: {last}"
+        return done.stdout
+
+    def tell(self, tool: str, *arguments: object, text: str | None = None) -> str:
+        """All that a tool said, to stdout and stderr, whatever became of it. It is told the broker."""
+        words = ("--bootstrap-server", self.target.bootstrap, *arguments)
+        done = self._run(tool, words, text, TOOL_SECONDS_MAX)
+        return done.stdout + done.stderr
+
+    def _run(
+        self, tool: str, arguments: Sequence[object], text: str | None, seconds_max: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a tool to its end, and keeps what it said in a file."""
         log = self._log(tool)
         command = self._command(tool, arguments)
         try:
@@ -83,9 +111,7 @@ class Bench:
             log.write_bytes(f"{command}\n".encode() + (late.stdout or b"") + (late.stderr or b""))
             raise AssertionError(f"{tool} took over {seconds_max:.0f} s") from None
         log.write_text(f"{command}\n{done.stdout}\n{done.stderr}\nstatus {done.returncode}\n", encoding="utf-8")
-        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-        assert is_status_ignored or done.returncode == 0, f"{tool} ended with status {done.returncode}: {last}"
-        return done.stdout
+        return done
 
     def ask(self, tool: str, *arguments: object, text: str | None = None, is_status_ignored: bool = False) -> str:
         """`call` of a tool that is told the broker by --bootstrap-server."""
@@ -116,13 +142,15 @@ class Bench:
         return self.ask("console-consumer", *words, is_status_ignored=True).splitlines()
 
     def _log(self, tool: str) -> Path:
-        self.calls_count += 1
-        return self.folder / f"{self.conversation}-{self.calls_count:02}-{tool}.log"
+        return self.folder / f"{self.conversation}-{next(self.calls):02}-{tool}.log"
 
     def _command(self, tool: str, arguments: Sequence[object], heap: str = HEAP) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.folder / LOGGING}"
         start = [str(self.java.java), f"-Xmx{heap}", *OPTIONS, logging, "-cp", self.java.class_path, TOOLS[tool]]
-        return [*start, *map(str, arguments)]
+        access = self.target.access
+        config = ["--command-config", str(access.write_java())] if access and tool not in WITHOUT_CONFIG else []
+        words = [str(word) for word in arguments]
+        return [*start, *words, *config] if tool in CONFIG_LAST else [*start, *config, *words]
 
 
 def until(what: str, is_so: Callable[[], bool], *, seconds_max: float = 30.0) -> None:

@@ -3,35 +3,45 @@
 Rule: its tests are not changed. What its source distribution lacks is laid beside them, in the run's folder.
 """
 
+import json
 import shutil
 import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from tests.compat.access import SASL_PLAINTEXT, SASL_SSL, SSL
+from tests.compat.kafka_java.distribution import write_distribution
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
-from tests.compat.target import Target
+from tests.compat.target import Target, provided_java
 from tests.support.processes import Process, ProcessFailed, provided
 from tools import pins
 from tools.kafka_python import kafka_python_folder
 
 FILES = ("admin", "consumer", "producer")
+"""Files that take a broker as it is."""
 OF_SEVERAL_BROKERS = "not (test_delete_records and not with_errors)"
 """What is run on several brokers (pytest -k): test_delete_records takes what one poll returns for what all have."""
 TEST_SECONDS_MAX = 60
 FILE_SECONDS_MAX = 900.0
-STAND_IN = Path(__file__).with_name("service.py")
+STAND_IN, PLUGIN = Path(__file__).with_name("service.py"), Path(__file__).with_name("protected_broker.py")
 
 
-def run_tests(target: Target, folder: Path, only: str) -> Iterator[Outcome]:
+def run_tests(files: Sequence[str], target: Target, folder: Path, only: str) -> Iterator[Outcome]:
     """Runs the tests whose names hold `only` (pytest's -k)."""
     shutil.copytree(provided(kafka_python_folder()) / "test", folder / "test")
     (folder / "test" / "__init__.py").touch()
     shutil.copy(STAND_IN, folder / "test" / "service.py")
-    (folder / "kafka").mkdir()
+    if target.access is None:
+        (folder / "kafka").mkdir()
+    else:
+        shutil.copy(PLUGIN, folder)
+        shutil.copy(target.access.ca, folder / "ca-cert")
+        write_distribution(folder / "kafka", provided_java(), target.access)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    for file in FILES:
+    for file in files:
         yield from _run_file(file, target, folder, only)
 
 
@@ -45,7 +55,14 @@ def _run_file(file: str, target: Target, folder: Path, only: str) -> Iterator[Ou
     command += ["-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", f"--junitxml={report}"]
     command += [f"--timeout={TEST_SECONDS_MAX}", "--timeout-method=thread"]
     command += ["-k", " and ".join(chosen)] if chosen else []
-    env = {"KAFKA_URI": f"kafka://{first}", "KAFKA_VERSION": "4.3.1", "KAFKA_ROOT": str(folder / "kafka")}
+    env = {"KAFKA_VERSION": "4.3.1", "KAFKA_ROOT": str(folder / "kafka")}
+    if target.access is None:
+        env["KAFKA_URI"] = f"kafka://{first}"
+    else:
+        command += ["-p", PLUGIN.stem]
+        env["PROTECTED_BROKER"] = json.dumps(
+            [first, target.access.protocol, target.access.user, target.access.password]
+        )
     with Process(command, folder, name=file, env=env) as process:
         try:
             process.wait_ended(seconds_max=FILE_SECONDS_MAX)
@@ -74,5 +91,16 @@ KAFKA_PYTHON = Suite(
     title="kafka-python's integration tests",
     version=pins.KAFKA_PYTHON[1],
     folder=Path(__file__).parent,
-    parts=(Part(run=run_tests, has_racks=True),),
+    parts=(Part(run=partial(run_tests, FILES), has_racks=True),),
+)
+KAFKA_PYTHON_SECURED = Suite(
+    name="kafka_python_secured",
+    title="kafka-python's tests about TLS and SASL, and its others over SASL_SSL",
+    version=pins.KAFKA_PYTHON[1],
+    folder=Path(__file__).parent / "secured",
+    parts=(
+        Part(run=partial(run_tests, ("sasl",)), protocol=SASL_PLAINTEXT),
+        Part(run=partial(run_tests, ("ssl",)), protocol=SSL, settings={"ssl.client.auth": "requested"}),
+        Part(run=partial(run_tests, FILES), protocol=SASL_SSL, has_racks=True),
+    ),
 )

@@ -20,6 +20,18 @@ class Scenario(Enum):
     SOCKETS = "sockem"
     PATIENT = "patient"
     """The test-runner knows no such scenario: it is the default one, on a broker that lets new groups wait."""
+    TLS = "tls"
+    """Nor this one: the tests about TLS, by a listener that requires a certificate."""
+    SASL = "sasl"
+    """The tests about SASL, by a listener of protocol SASL_SSL whose sessions end."""
+    OIDC = "oidc"
+    """The tests about OAUTHBEARER, whose clients ask an issuer for tokens."""
+    CLIENT = "client"
+    """The tests about TLS and SASL that speak to no broker."""
+
+
+OWN_SCENARIOS = (Scenario.DEFAULT, Scenario.NO_AUTO_CREATE, Scenario.SOCKETS)
+"""Those that the test-runner's table knows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,11 +41,11 @@ class Planned:
     number: str
     is_quick: bool
     part: str = ""
-    """A word of the names of the parts to run; all of them where it is empty."""
+    """A part of the names of the parts to run; all of them where it is empty."""
 
     def named(self, test: str) -> str:
         """The name that a test's outcome gets."""
-        return f"{test}:{self.part.removeprefix('do_test_').rstrip(':')}" if self.part else test
+        return f"{test}:{self.part.removeprefix('do_test_').rstrip(':').replace(' ', '_')}" if self.part else test
 
 
 def planned(scenario: Scenario) -> Iterator[Planned]:
@@ -41,21 +53,21 @@ def planned(scenario: Scenario) -> Iterator[Planned]:
     for line in PLAN.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             continue
-        number, length, name, *part = line.split()
+        number, length, name, *part = line.split(maxsplit=3)
         if Scenario(name) is scenario:
             yield Planned(number, {"quick": True, "full": False}[length], *part)
 
 
-def broker_tests(source: str, scenario: Scenario) -> list[str]:
-    """Names of the tests that speak to a broker in a scenario, out of the test-runner's own table (test.c)."""
+def scenario_tests(source: str, scenario: Scenario) -> list[str]:
+    """Names of the tests of a scenario, out of the test-runner's own table (test.c)."""
     table = source[source.index("struct test tests[] = {") :]
     rows = re.findall(r"_TEST\((\d{4}\w+)\s*,(.*?)\),?\n\s*(?=_TEST|#|/\*|\{NULL)", table, re.DOTALL)
     return [
         name
         for name, flags in rows
-        if "TEST_F_LOCAL" not in flags
+        if ("TEST_F_LOCAL" in flags) is (scenario is Scenario.CLIENT)
         and "TEST_F_MANUAL" not in flags
-        and _scenario(flags) is (Scenario.DEFAULT if scenario is Scenario.PATIENT else scenario)
+        and _scenario(flags) is (scenario if scenario in OWN_SCENARIOS else Scenario.DEFAULT)
     ]
 
 

@@ -1,3 +1,4 @@
+import java.io.IOException;
 import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -7,6 +8,9 @@ import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+
+import javax.security.auth.x500.X500Principal;
+import javax.security.sasl.SaslException;
 
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclOperation;
@@ -20,6 +24,8 @@ import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.security.scram.internals.ScramFormatter;
 import org.apache.kafka.common.security.scram.internals.ScramMechanism;
+import org.apache.kafka.common.security.scram.internals.ScramMessages;
+import org.apache.kafka.common.security.ssl.SslPrincipalMapper;
 import org.apache.kafka.metadata.authorizer.StandardAcl;
 import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.authorizer.Action;
@@ -34,6 +40,10 @@ import org.apache.kafka.server.authorizer.AuthorizationResult;
  * MAY principal host type name operation: authorize. Answer: 1 or 0.
  * ANY principal host type operation: authorizeByResourceType. Answer: 1 or 0.
  * SCRAM mechanism password salt iterations: ScramFormatter. Answer: the salted password, stored key and server key.
+ * DN name: X500Principal, of DER in hexadecimal. Answer: its text.
+ * MAP rules subject: SslPrincipalMapper. Answer: the name, - where no rule matches, ! where one is no rule.
+ * FIRST message: ScramMessages and ScramFormatter. Answer: the user of a client's first message, ! where it is none.
+ * Texts of DN, MAP and FIRST are UTF-8 in hexadecimal, those of answers behind =.
  */
 public class SecurityOracle {
     private StandardAuthorizer authorizer;
@@ -73,6 +83,12 @@ public class SecurityOracle {
                     ResourceType.fromCode(Byte.parseByte(fields[3]))));
             case "SCRAM":
                 return keys(fields[1], fields[2], fields[3], Integer.parseInt(fields[4]));
+            case "DN":
+                return shown(new X500Principal(HexFormat.of().parseHex(fields[1])).getName());
+            case "MAP":
+                return mapped(text(fields[1]), text(fields[2]));
+            case "FIRST":
+                return userOf(HexFormat.of().parseHex(fields[1]));
             default:
                 throw new IllegalArgumentException("no such line: " + Arrays.toString(fields));
         }
@@ -93,6 +109,32 @@ public class SecurityOracle {
         byte[] storedKey = formatter.storedKey(formatter.clientKey(salted));
         return String.join(" ", hex.formatHex(salted), hex.formatHex(storedKey),
             hex.formatHex(formatter.serverKey(salted)));
+    }
+
+    private static String mapped(String rules, String subject) {
+        try {
+            return shown(SslPrincipalMapper.fromRules(rules).getName(subject));
+        } catch (IOException error) {  // its class is not public: NoMatchingRule
+            return "-";
+        } catch (RuntimeException error) {
+            return "!";
+        }
+    }
+
+    private static String userOf(byte[] message) {
+        try {
+            return shown(ScramFormatter.username(new ScramMessages.ClientFirstMessage(message).saslName()));
+        } catch (SaslException | IllegalArgumentException error) {
+            return "!";
+        }
+    }
+
+    private static String text(String hex) {
+        return new String(HexFormat.of().parseHex(hex), StandardCharsets.UTF_8);
+    }
+
+    private static String shown(String text) {
+        return "=" + HexFormat.of().formatHex(text.getBytes(StandardCharsets.UTF_8));
     }
 
     private static String bit(AuthorizationResult result) {

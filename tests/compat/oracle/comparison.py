@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.compat.oracle.names import draw_names
 from tests.compat.oracle.worlds import Question, draw_credentials, draw_worlds
 from tests.support.services.java import JavaProgram
 
@@ -21,16 +22,16 @@ class Comparison:
     """Each a world, its question, and both answers."""
 
 
-def compare(oracle: JavaProgram, folder: Path, *, seed: int, worlds: int, credentials: int) -> Comparison:
+def compare(oracle: JavaProgram, folder: Path, *, seed: int, worlds: int, credentials: int, names: int) -> Comparison:
     """Draws worlds and credentials, and compares all answers."""
     lines: list[str] = []
     questions: list[Question] = []
     for world_lines, world_questions in draw_worlds(seed, worlds):
         lines += world_lines
         questions += world_questions
-    of_credentials = list(draw_credentials(seed, credentials))
-    lines += [question.line for question in of_credentials]
-    questions += of_credentials
+    others = [*draw_credentials(seed, credentials), *draw_names(seed, names)]
+    lines += [question.line for question in others]
+    questions += others
     asked, answered = folder / "questions.txt", folder / "answers.txt"
     asked.write_text("\n".join(lines) + "\n", encoding="utf-8")
     oracle.run(str(asked), str(answered), timeout_seconds=SECONDS_MAX)

@@ -24,7 +24,10 @@ RECORDED = Path(__file__).parent / "kafka-4.3.1.json"
 PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 TABLE_HEADER = "| case | request | Kafka 4.3.1 | Penstock | why |"
 THREADS = 8
+DENIED_THREADS = 40
+"""A client without rights mostly waits: for the barrier of each denial, and for what never comes."""
 DENIED_TABLE_HEADER = "| case without rights | request | Kafka 4.3.1 | Penstock | why |"
+TOKEN_TABLE_HEADER = "| case of delegation tokens | request | Kafka 4.3.1 | Penstock | why |"
 MANY = "; "
 ON_A_FRESH_BROKER = ("idempotent.first-not-zero",)
 """Asked first and alone: what is answered depends on whether a topic was deleted before (safety rule S8)."""
@@ -127,7 +130,7 @@ def ask(
         return case.name, _from_json(json.loads(json.dumps(answers)))
 
     told = dict(ask_one(case) for case in cases if case.name in ON_A_FRESH_BROKER)
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(THREADS if logins is None else DENIED_THREADS) as threads:
         told |= threads.map(ask_one, [case for case in cases if case.name not in told])
     return {case.name: told[case.name] for case in cases}
 
@@ -137,8 +140,9 @@ def read_recorded(file: Path = RECORDED) -> dict[str, Answers]:
 
 
 def write_recorded(answers: Mapping[str, Answers], file: Path) -> None:
-    """One line per case."""
-    rows = (f"{json.dumps(name)}: {json.dumps(each)}" for name, each in answers.items())
+    """One line per case. Other cases of the file stay as they are."""
+    merged = {**read_recorded(file), **answers} if file.exists() else answers
+    rows = (f"{json.dumps(name)}: {json.dumps(each)}" for name, each in merged.items())
     file.write_text("{\n" + ",\n".join(rows) + "\n}\n", encoding="utf-8")
 
 

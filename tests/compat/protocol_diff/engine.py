@@ -35,6 +35,8 @@ BY_FIRST_GROUP = {"DescribeGroups", "ConsumerGroupDescribe", "ShareGroupDescribe
 BY_TRANSACTIONAL_ID = {"InitProducerId", "AddOffsetsToTxn", "EndTxn"}
 BY_LEADER = {"Produce", "Fetch", "ListOffsets", "DeleteRecords", "OffsetForLeaderEpoch", "DescribeProducers"}
 GROUP, TRANSACTION = 0, 1
+LOGIN_APIS = {"SaslHandshake", "SaslAuthenticate"}
+"""Their steps are always those of the connection that they name."""
 
 
 class Run:
@@ -56,7 +58,8 @@ class Run:
         self._case = case
         self._is_any_leader = is_any_leader
         self._logins = logins
-        self._wait_seconds = WAIT_SECONDS if logins is None else DENIED_WAIT_SECONDS
+        self._is_without_rights = logins is not None and logins.is_without_rights
+        self._wait_seconds = DENIED_WAIT_SECONDS if self._is_without_rights else WAIT_SECONDS
         self._connections: dict[tuple[str, str], Connection] = {}
         self._saved: dict[str, Any] = {}
         self._topics: set[str] = set()
@@ -77,7 +80,7 @@ class Run:
                     break
                 self._save(step, answer)
                 plain = self._plain.answer(answer, step)  # of quiet steps too: they bring symbols
-                is_unprepared = self._logins is None and isinstance(answer, dict) and "never" in answer
+                is_unprepared = not self._is_without_rights and isinstance(answer, dict) and "never" in answer
                 if not step.quiet or is_unprepared:
                     out.append((label, plain))
         finally:
@@ -111,7 +114,7 @@ class Run:
             if not isinstance(answer, dict):
                 return answer
             if step.until is not None:
-                if dig(answer, step.until[0]) == self._resolve(step.until[1]):
+                if self._has(answer, step.until[0], self._resolve(step.until[1])):
                     return answer
             elif step.raw or not error_codes(answer) & TRANSIENT:
                 return answer
@@ -119,6 +122,15 @@ class Run:
                 return {"never": step.until[0], "last": answer} if step.until else answer
             time.sleep(POLL_SECONDS)
             self._routes.clear()
+
+    def _has(self, answer: dict[str, Any], path: str, value: Any) -> bool:
+        """Whether an answer has a value at a path. Raises the error of `dig` where it never will."""
+        try:
+            return bool(dig(answer, path) == value)
+        except (KeyError, IndexError, TypeError):
+            if self._is_without_rights:
+                raise
+            return False
 
     def _asked(self, step: Step, body: Any) -> Any:
         """The answer; to a request about groups with several coordinators, as clients put it together."""
@@ -135,7 +147,7 @@ class Run:
             # What another agent was told is here a moment later; this request makes sure that it is.
             self._connection("barrier", address).call("DescribeProducers", 0, {"Topics": []})
         client_id = CLIENT_ID if step.client is None else str(self._resolve(step.client))
-        is_preparing = self._logins is not None and step.quiet and step.mode is Mode.CALL
+        is_preparing = self._logins is not None and step.quiet and step.mode is Mode.CALL and step.api not in LOGIN_APIS
         connection = self._connection(ADMINISTRATOR if is_preparing else step.conn, address, client_id)
         try:
             if isinstance(body, bytes):

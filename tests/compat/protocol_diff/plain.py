@@ -1,7 +1,8 @@
 """Answers in comparable form, and the differences of two.
 
-Rule: what differs from run to run is replaced, by a symbol in order of appearance (topic and producer ids, members) or
-by "*" (`MASKED`); rows of a list are put in order by what names them.
+Rule: what differs from run to run is replaced, by a symbol in order of appearance (topic and producer ids, members,
+delegation tokens), by minutes since the conversation's first delegation token was issued (`TOKEN_TIMES`), or by "*"
+(`MASKED`); rows of a list are put in order by what names them.
 """
 
 import uuid
@@ -43,10 +44,15 @@ MASKED = {
 }
 """Fields whose value says nothing about conformance."""
 PRODUCER_IDS = {"ProducerId", "pid"}
+TOKEN_TIMES = {
+    "IssueTimestamp", "IssueTimestampMs", "ExpiryTimestamp", "ExpiryTimestampMs", "MaxTimestamp", "MaxTimestampMs",
+}  # fmt: skip
+MINUTE_MS = 60_000
 MEMBER_ID_LENGTH_MIN = 21
 NAMING = (
     "Name", "Topic", "TopicName", "TopicId", "GroupId", "TransactionalId", "ResourceName", "ConfigName", "Key", "Index",
-    "PartitionIndex", "Partition", "ApiKey", "base", "ResourceType", "MemberId", "GroupInstanceId",
+    "PartitionIndex", "Partition", "ApiKey", "base", "ResourceType", "MemberId", "GroupInstanceId", "PrincipalName",
+    "TokenId",
 )  # fmt: skip
 """Fields that tell the rows of a list apart."""
 ABSENT = "absent"
@@ -59,6 +65,7 @@ class Plain:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._symbols: dict[Any, str] = {}
+        self._first_issue_ms: int | None = None
 
     def answer(self, value: Any, step: Step, name: str = "") -> Any:
         """`value`, the field `name` of the answer to `step`, in comparable form."""
@@ -80,6 +87,14 @@ class Plain:
     def _scalar(self, value: Any, name: str) -> Any:
         if isinstance(value, uuid.UUID):
             return "-" if value.int == 0 else self._symbol("uuid", value)
+        if name == "Hmac" and value:
+            return self._symbol(f"hmac of {len(value)} bytes ", value)
+        if name == "TokenId" and value:
+            return self._symbol("token", value)
+        if name in TOKEN_TIMES and value > 0:
+            return self._time(value, name)
+        if name == "SessionLifetimeMs" and value:
+            return f"{round(value / MINUTE_MS)} min"
         if isinstance(value, bytes):
             return value.decode("latin-1").replace(self._prefix, "~")
         if name in PRODUCER_IDS and isinstance(value, int) and value >= 0:
@@ -89,6 +104,14 @@ class Plain:
                 return self._symbol("member", value)
             return value.replace(self._prefix, "~")
         return value
+
+    def _time(self, time_ms: int, name: str) -> str:
+        """A time of a delegation token by the conversation's first, to the minute."""
+        if self._first_issue_ms is None and name.startswith("Issue"):
+            self._first_issue_ms = time_ms
+        if self._first_issue_ms is None:
+            return "a time"
+        return f"{round((time_ms - self._first_issue_ms) / MINUTE_MS):+d} min"
 
     def _symbol(self, kind: str, value: Any) -> str:
         if value not in self._symbols:

@@ -32,7 +32,7 @@ class G:
 class Lazy:
     """Built when its step runs: `make(**arguments)`, with the arguments' placeholders replaced."""
 
-    make: Callable[..., bytes]
+    make: Callable[..., bytes | str]
     arguments: tuple[tuple[str, Any], ...]
 
 

@@ -42,7 +42,7 @@ def acknowledged_until_killed(process: Process, count: int) -> list[tuple[int, i
     return [(int(number), int(position)) for number, position in map(str.split, lines)]
 
 
-@pytest.mark.parametrize("count", [0, 1, 17, 600])
+@pytest.mark.parametrize("count", [*(pytest.param(count, marks=pytest.mark.slow) for count in (0, 1, 17)), 600])
 async def test_every_acknowledged_append_survives(power_cut: PowerCut, count: int) -> None:
     with start_appender(power_cut) as process:
         acknowledged = acknowledged_until_killed(process, count)
@@ -55,7 +55,7 @@ async def test_every_acknowledged_append_survives(power_cut: PowerCut, count: in
 
 async def test_appends_survive_power_cut_after_power_cut(power_cut: PowerCut) -> None:
     acknowledged: list[int] = []
-    for count in (3, 150, 40, 1):
+    for count in (3, 150, 1):
         with start_appender(power_cut) as process:
             acknowledged += [position for _, position in acknowledged_until_killed(process, count)]
         power_cut.restore()
@@ -68,7 +68,12 @@ async def test_appends_survive_power_cut_after_power_cut(power_cut: PowerCut) ->
 
 @pytest.mark.parametrize(
     ("options", "ignore"),
-    [((), "ledger.sqlite"), ((), "file:ledger.sqlite-wal"), ((), "dir:"), (("fast",), "")],
+    [
+        pytest.param((), "ledger.sqlite", marks=pytest.mark.slow),
+        ((), "file:ledger.sqlite-wal"),
+        ((), "dir:"),
+        pytest.param(("fast",), "", marks=pytest.mark.slow),
+    ],
     ids=["no sync of the ledger", "no sync of its log", "no sync of its folder", "not durable by setting"],
 )
 async def test_without_a_sync_acknowledged_appends_are_lost(

@@ -15,7 +15,7 @@ from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.support.cluster.cluster import ClusterFactory
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.services.local_services import PENSTOCK, Minio, MinioProcess, PenstockFactory
 from tests.support.services.minio_credentials import limited_keys
 

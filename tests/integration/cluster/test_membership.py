@@ -7,6 +7,7 @@ import time
 import zlib
 from functools import partial
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -68,6 +69,7 @@ def test_agents_come_drain_die_and_return_under_their_node_ids(clusters: Cluster
     wait_until(lambda: brokers_of(c).get(node_id("b")) == b.bootstrap, "the agent that returned at another port")
 
 
+@pytest.mark.slow  # in one process: test_rendezvous, test_topics
 def test_replicas_by_hand_are_reported_as_they_were_given_and_led_by_the_first_that_lives(
     clusters: ClusterFactory,
 ) -> None:

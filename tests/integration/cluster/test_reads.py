@@ -9,6 +9,7 @@ import time
 from urllib.request import Request, urlopen
 
 import numpy as np
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -104,6 +105,7 @@ async def polled(client: RawClient, end: int) -> float:
     return time.monotonic()
 
 
+@pytest.mark.slow  # in one process: test_object_reads
 async def test_an_object_is_read_once_however_many_consumers_an_agent_with_nothing_in_memory_has(
     clusters: ClusterFactory,
 ) -> None:
@@ -126,6 +128,7 @@ async def test_an_object_is_read_once_however_many_consumers_an_agent_with_nothi
         cold.process.stop()
 
 
+@pytest.mark.slow  # in one process: test_object_reads
 async def test_a_row_group_is_read_once_however_many_consumers_an_agent_with_nothing_in_memory_has(
     clusters: ClusterFactory,
 ) -> None:

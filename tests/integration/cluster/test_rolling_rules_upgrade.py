@@ -21,6 +21,7 @@ from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 FUTURE = (sys.executable, Path(tests.__path__[0]) / "support" / "modified_agents" / "newer_rules_agent.py")
 RULES_FUTURE = RULES_NEWEST + 1
 """What `FUTURE` knows."""
+HELD, NOT_HELD = {"PENSTOCK_HOLD_RULES": "true"}, {"PENSTOCK_HOLD_RULES": "false"}
 PARTITIONS = 2
 COMMON_POSITIONS = 3
 SAMPLES_MAX = 2_000
@@ -90,6 +91,39 @@ def test_s3_a_rolling_change_of_rules_keeps_one_digest(clusters: ClusterFactory)
     assert old.wait_ended(seconds_max=60) != 0
     assert "upgrade" in old.stderr
     assert old.stdout == ""
+
+
+def rules_of(agent: ClusterAgent) -> tuple[object, object, object]:
+    """In force, known by all agents, and whether they are held."""
+    with urlopen(f"http://{agent.http}/api/agents", timeout=30) as response:
+        told = json.load(response)
+    return told["rules_version"], told["rules_known_by_all"], told["rules_held_since_ms"] is not None
+
+
+@pytest.mark.slow
+def test_s3_an_upgrade_with_held_rules_is_taken_back_and_then_made(clusters: ClusterFactory) -> None:
+    cluster = clusters()
+    agents = {name: cluster.start(name) for name in ("a", "b")}
+    for name, agent in agents.items():
+        assert agent.process.stop() == 0, agent.process.stderr
+        agents[name] = cluster.start(name, env=HELD, listen=agent.bootstrap, program=FUTURE)
+    last = agents["b"]
+    last.process.wait_until(lambda: rules_of(last) == (RULES_NEWEST, RULES_FUTURE, True), "the rules that all know")
+    assert partitions_of_new_topic(last, "held") == PARTITIONS
+    # Back to the older program, which carries the hold along.
+    assert last.process.stop() == 0, last.process.stderr
+    last = cluster.start("b", listen=last.bootstrap)
+    assert rules_of(last) == (RULES_NEWEST, RULES_NEWEST, True)
+    assert last.process.stop() == 0, last.process.stderr
+    last = cluster.start("b", listen=last.bootstrap, program=FUTURE)
+    assert rules_of(last) == (RULES_NEWEST, RULES_FUTURE, True)
+    assert last.process.stop() == 0, last.process.stderr
+    last = cluster.start("b", env=NOT_HELD, listen=last.bootstrap, program=FUTURE)
+    last.process.wait_until(lambda: rules_of(last) == (RULES_FUTURE, RULES_FUTURE, False), "the rules of the future")
+    assert partitions_of_new_topic(agents["a"], "raised") == PARTITIONS + 1
+    old = cluster.start("c", is_waited_for=False).process
+    assert old.wait_ended(seconds_max=60) != 0
+    assert "an upgrade whose rules are in force cannot be taken back" in old.stderr
 
 
 @pytest.mark.slow

@@ -69,7 +69,7 @@ async def use(ledger: EtcdLedger) -> None:
     assert await ledger.set_snapshot((await ledger.load()).pointer, pointer)
     await ledger.trim(positions[-1])
     assert (await ledger.load()).pointer == pointer
-    assert 0 < await ledger.pressure() < 1
+    assert 0 < (await ledger.size()).pressure < 1
     await ledger.close_session(session)
 
 

@@ -61,7 +61,7 @@ class Filler:
 
     async def until(self, is_reached: Callable[[float], bool]) -> None:
         async with asyncio.timeout(SECONDS_MAX):
-            while not is_reached(await self.ledger.pressure()):
+            while not is_reached((await self.ledger.size()).pressure):
                 await self.append()
 
     async def trim(self) -> None:

@@ -65,7 +65,7 @@ async def test_a_silent_reader_hears_signs_of_life_and_stays(three: Etcd) -> Non
                 await anext(tail)
 
 
-@pytest.mark.parametrize("first", [0, 1, 2])
+@pytest.mark.parametrize("first", [0, *(pytest.param(first, marks=pytest.mark.slow) for first in (1, 2))])
 async def test_a_lease_is_kept_although_its_member_stands_still(three: Etcd, first: int) -> None:
     async with opened(three, first=first, session_seconds=9) as ledger:
         session = await ledger.open_session("a")
@@ -103,6 +103,7 @@ async def test_a_member_that_lost_the_others_says_so_to_its_watches(three: Etcd)
         assert [record.number for record in await follow(ledger, START, 1)] == [0, 1]
 
 
+@pytest.mark.slow  # one at a time above
 async def test_members_stand_still_in_turn_while_an_agent_appends_and_reads(three: Etcd) -> None:
     async with opened(three, first=0) as ledger:
         session = await ledger.open_session("a")

@@ -10,7 +10,7 @@ from agent.config.settings import CliCommand, load_settings
 from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.ledger import EtcdLedger
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.services.etcd import Etcd
 from tools import pins
 

@@ -232,6 +232,19 @@ def told_by(bootstrap: str, group: str) -> dict[str, dict[int, Committed]] | Err
     }
 
 
+def offsets_by_coordinator(bootstrap: str, group: str) -> dict[str, dict[int, Committed]] | ErrorCode:
+    """The same of the group's coordinator, which is looked up again while the agent that is named does not answer for
+    the group, as clients do."""
+    answers: list[dict[str, dict[int, Committed]] | ErrorCode] = []
+
+    def is_answered() -> bool:
+        answers.append(told_by(coordinator(bootstrap, group), group))
+        return not (isinstance(answers[-1], ErrorCode) and answers[-1] in ASK_AGAIN)
+
+    wait_until(is_answered, f"an answer of the coordinator of {group}")
+    return answers[-1]
+
+
 def milliseconds(count: int) -> Entity:
     """As kio has times."""
     return i64Timedelta.parse(timedelta(milliseconds=count))

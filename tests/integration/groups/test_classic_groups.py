@@ -65,7 +65,7 @@ def scene(bootstrap: str) -> Scene:
     return made
 
 
-@pytest.fixture(params=[1, 3], ids=["one agent", "three agents"])
+@pytest.fixture(params=[pytest.param(1, marks=pytest.mark.slow), 3], ids=["one agent", "three agents"])
 def bootstrap(request: pytest.FixtureRequest, shared_broker: SharedBroker) -> str:
     if request.param == 1:
         return shared_broker(settings=SETTINGS).bootstrap
@@ -94,7 +94,9 @@ def test_members_share_the_partitions_and_hand_them_over(bootstrap: str, library
     check_shared_and_handed_over(here, [MEMBERS[library](bootstrap, here.group, here.topic) for _ in range(2)])
 
 
-@pytest.mark.parametrize("assignor", ["RangeAssignor", "CooperativeStickyAssignor"])
+@pytest.mark.parametrize(
+    "assignor", [pytest.param("RangeAssignor", marks=pytest.mark.slow), "CooperativeStickyAssignor"]
+)
 def test_java_members_share_the_partitions_and_hand_them_over(
     bootstrap: str, java_member: JavaProgram, tmp_path: Path, assignor: str
 ) -> None:
@@ -206,6 +208,7 @@ class TestChangesOfCoordinators:
         wait_until(lambda: self._address(here) not in (before.bootstrap, ""), "another coordinator")
         self._check_goes_on(here, members, shares)
 
+    @pytest.mark.slow  # in simulated worlds: tests/simulation/test_groups.py
     def test_one_that_drains(self, cluster: Cluster, here: Scene, members: list[Member]) -> None:
         before = self._coordinator(cluster, here)
         shares = self._shares(members)

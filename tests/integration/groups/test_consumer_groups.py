@@ -201,6 +201,7 @@ def test_a_classic_group_changes_its_protocol_and_back_while_it_reads(
     assert sorted(read_by(everybody)) == sorted(log.records)
 
 
+@pytest.mark.slow  # the test before it changes a group's protocol, and back
 def test_members_move_one_by_one_to_the_consumer_protocol(
     shared_broker: SharedBroker, members: Keep, group: str
 ) -> None:
@@ -228,7 +229,8 @@ def three_agents(clusters: ClusterFactory) -> dict[str, ClusterAgent]:
     return {agent.bootstrap: agent for agent in agents}
 
 
-@pytest.mark.parametrize("how", [pytest.param("drained", marks=pytest.mark.slow), "killed"])
+@pytest.mark.slow  # classic groups do so here, both kinds in tests/simulation/test_groups.py
+@pytest.mark.parametrize("how", ["drained", "killed"])
 def test_a_group_outlives_its_coordinator(clusters: ClusterFactory, members: Keep, group: str, how: str) -> None:
     agents = three_agents(clusters)
     everybody = ",".join(agents)

@@ -36,6 +36,7 @@ def shown(cluster: Cluster, client_id: str) -> Mapping[str, float]:
     return values
 
 
+@pytest.mark.slow  # test_protocol_diff has their requests
 def test_what_administrators_ask_is_answered_by_a_cluster_of_three(
     clusters: ClusterFactory, compile_java: Callable[[Path], JavaProgram]
 ) -> None:

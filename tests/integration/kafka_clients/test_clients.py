@@ -99,6 +99,12 @@ def client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client
     return clients[request.param]
 
 
+@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name == "java" else name for name in NAMES])
+def light_client(request: pytest.FixtureRequest, clients: dict[str, Client]) -> Client:
+    """Java, which starts a virtual machine for each call, is slow."""
+    return clients[request.param]
+
+
 def create_topics(bootstrap: str, topics: Mapping[str, int], **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = [NewTopic(name, num_partitions=count, config=config) for name, count in topics.items()]
@@ -228,8 +234,8 @@ def test_every_client_finds_any_time(broker: BrokerAddresses, many: dict[Place, 
     assert client.offsets_at(broker.bootstrap, times) == expected
 
 
-def test_a_topic_with_append_times_shows_them_to_every_client(broker: BrokerAddresses, client: Client) -> None:
-    topics = [f"append-{type(client).__name__}-{phase}" for phase in PHASES]
+def test_a_topic_with_append_times_shows_them_to_every_client(broker: BrokerAddresses, light_client: Client) -> None:
+    topics = [f"append-{type(light_client).__name__}-{phase}" for phase in PHASES]
     create_topics(broker.bootstrap, dict.fromkeys(topics, 1), **{"message.timestamp.type": "LogAppendTime"})
     began_ms = int(time.time() * 1000) - 1_000
     sends = [
@@ -239,21 +245,21 @@ def test_a_topic_with_append_times_shows_them_to_every_client(broker: BrokerAddr
     ]
     ConfluentClient().produce(broker.bootstrap, sends)
     archive(broker, *(topic for topic in topics if topic.endswith("archive")))
-    consumed = client.consume(broker.bootstrap, {(topic, 0): (0, 20) for topic in topics})
+    consumed = light_client.consume(broker.bootstrap, {(topic, 0): (0, 20) for topic in topics})
     for rows in ([row for _, row in consumed[topic, 0]] for topic in topics):
         assert [row.value for row in rows] == [b"%d" % n for n in range(20)]
         assert all(row.is_append_time and began_ms <= row.timestamp_ms <= time.time() * 1000 + 1_000 for row in rows)
     for time_ms in (began_ms, 1_001):
-        found = client.offsets_at(broker.bootstrap, {(topic, 0): time_ms for topic in topics})
+        found = light_client.offsets_at(broker.bootstrap, {(topic, 0): time_ms for topic in topics})
         assert found == {(topic, 0): 0 for topic in topics}
 
 
-def test_a_topic_is_created_by_its_first_record(broker: BrokerAddresses, client: Client) -> None:
-    topic = f"first-{type(client).__name__}"
+def test_a_topic_is_created_by_its_first_record(broker: BrokerAddresses, light_client: Client) -> None:
+    topic = f"first-{type(light_client).__name__}"
     place = (topic, AUTO_PARTITIONS - 1)
     row = Row(key=b"first", value=b"light", timestamp_ms=NOW_MS)
-    client.produce(broker.bootstrap, [Send(codec="none", place=place, row=row)])
-    assert client.consume(broker.bootstrap, {place: (0, 1)}) == {place: [(0, row)]}
+    light_client.produce(broker.bootstrap, [Send(codec="none", place=place, row=row)])
+    assert light_client.consume(broker.bootstrap, {place: (0, 1)}) == {place: [(0, row)]}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == AUTO_PARTITIONS
 
@@ -290,10 +296,10 @@ class Reading(threading.Thread):
         return self._outcome
 
 
-def test_a_consumer_that_waits_is_answered_when_something_comes(broker: BrokerAddresses, client: Client) -> None:
-    place = (f"wait-{type(client).__name__}", 0)
+def test_a_consumer_that_waits_is_answered_when_something_comes(broker: BrokerAddresses, light_client: Client) -> None:
+    place = (f"wait-{type(light_client).__name__}", 0)
     create_topics(broker.bootstrap, {place[0]: 1})
-    reading = Reading(client, broker.bootstrap, {place: (0, 1)}, wait_ms=20_000)
+    reading = Reading(light_client, broker.bootstrap, {place: (0, 1)}, wait_ms=20_000)
     reading.wait_assigned()
     row = Row(key=b"k", value=b"at last", timestamp_ms=NOW_MS)
     ConfluentClient().produce(broker.bootstrap, [Send(codec="none", place=place, row=row)])
@@ -302,12 +308,12 @@ def test_a_consumer_that_waits_is_answered_when_something_comes(broker: BrokerAd
     assert time.monotonic() - began < 10, "the answer came when the fetch's own time was over, not before"
 
 
-def test_a_consumer_of_many_partitions_follows_those_that_grow(broker: BrokerAddresses, client: Client) -> None:
+def test_a_consumer_of_many_partitions_follows_those_that_grow(broker: BrokerAddresses, light_client: Client) -> None:
     """Most fetches of a session name no partition at all (KIP-227)."""
-    topic = f"grow-{type(client).__name__}"
+    topic = f"grow-{type(light_client).__name__}"
     create_topics(broker.bootstrap, {topic: MANY})
     ends = {(topic, partition): 4 if partition % 10 == 3 else 1 for partition in range(MANY)}
-    reading = Reading(client, broker.bootstrap, {place: (0, end) for place, end in ends.items()}, wait_ms=500)
+    reading = Reading(light_client, broker.bootstrap, {place: (0, end) for place, end in ends.items()}, wait_ms=500)
     reading.wait_assigned()
     for number in range(4):
         row = Row(key=b"k", value=b"%d" % number, timestamp_ms=NOW_MS + number)

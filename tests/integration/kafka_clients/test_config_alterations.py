@@ -114,6 +114,7 @@ def test_what_is_altered_through_one_agent_holds_at_all_of_them(shared_cluster: 
         assert taken.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
 
 
+@pytest.mark.slow  # the test before it alters a topic
 def test_what_is_altered_for_every_broker_holds_at_all_of_them_and_after_a_restart(
     clusters: ClusterFactory, tool: Tool
 ) -> None:
@@ -137,6 +138,7 @@ def test_what_is_altered_for_every_broker_holds_at_all_of_them_and_after_a_resta
     assert isinstance(produced(agents[2].bootstrap, "t", b"x" * 500), Message)
 
 
+@pytest.mark.slow  # kafka-python adds some below
 def test_clients_go_on_when_partitions_are_added(shared_cluster: SharedCluster) -> None:
     agents = shared_cluster(settings=AT_ONCE)
     admins = [Admin(agent.bootstrap) for agent in agents]

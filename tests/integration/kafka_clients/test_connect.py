@@ -23,7 +23,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support.clients.committed_output import CommittedOutput
 from tests.support.cluster.cluster import ClusterFactory
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.services.java import KAFKA_LOGGING, JavaProgram
 from tests.support.services.local_services import PenstockFactory
 

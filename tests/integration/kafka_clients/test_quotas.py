@@ -5,7 +5,6 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from urllib.request import urlopen
@@ -52,6 +51,7 @@ class Throttles:
         self.seconds.append(event.throttle_time)
 
 
+@pytest.mark.slow  # so do those of test_quota_rates
 def test_each_kind_of_client_is_told_and_others_are_not(penstock: PenstockFactory, configs: Configs) -> None:
     broker = penstock(settings=SHORT)
     configs(
@@ -98,6 +98,7 @@ def test_each_kind_of_client_is_told_and_others_are_not(penstock: PenstockFactor
     free.close()
 
 
+@pytest.mark.slow  # so does its consumer in test_quota_rates
 def test_kafka_python_sees_the_throttle_in_its_metrics(penstock: PenstockFactory) -> None:
     broker = penstock(settings=SHORT)
     set_quotas(broker, "held", producer_byte_rate=50_000, consumer_byte_rate=50_000)
@@ -149,98 +150,3 @@ def test_topics_beyond_the_quota_are_rejected_and_the_connection_waits(penstock:
     # Twelve partitions may be created at once; the two more that were owed come back within half a second.
     assert answers == [(0, False), (ErrorCode.throttling_quota_exceeded, True), (0, False)]
     assert 0.1 < waited_s < SECONDS_MAX
-
-
-def measured(amount_of: Callable[[], float], seconds: float) -> float:
-    """What a client gets a second, asked one after the other for so long."""
-    began_s, amount = time.monotonic(), 0.0
-    while (elapsed_s := time.monotonic() - began_s) < seconds:
-        amount += amount_of()
-    return amount / elapsed_s
-
-
-TWICE_ALL_WINDOWS = 22.0
-"""Seconds. A client that takes what it gets has most of it at once, and so again when that is forgotten."""
-
-
-def is_held(rate: float, limit: float) -> bool:
-    """Whether a client has what its quota allows, and not a tenth more.
-
-    It has a little less: what it had at once is counted until its last moment is a whole time of windows ago.
-    """
-    return 0.85 * limit <= rate <= 1.1 * limit
-
-
-@pytest.mark.slow
-class TestRates:
-    """Over twice ten windows no client has a tenth more than its quota."""
-
-    def test_of_producers(self, penstock: PenstockFactory) -> None:
-        broker = penstock()
-        set_quotas(broker, "held", producer_byte_rate=200_000)
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "client.id": "held", "linger.ms": 0})
-
-        def produce() -> float:
-            producer.produce("t", bytes(10_000), partition=0)
-            producer.flush(SECONDS_MAX)
-            return 10_000
-
-        assert is_held(measured(produce, TWICE_ALL_WINDOWS), 200_000)
-
-    def test_of_consumers(self, penstock: PenstockFactory) -> None:
-        broker = penstock()
-        producer = Producer({"bootstrap.servers": broker.bootstrap})
-        for _ in range(1_000):
-            producer.produce("t", bytes(10_000), partition=0)
-        producer.flush(SECONDS_MAX)
-        set_quotas(broker, "held", consumer_byte_rate=200_000)
-        consumer = KafkaConsumer(
-            "t",
-            bootstrap_servers=broker.bootstrap,
-            client_id="held",
-            auto_offset_reset="earliest",
-            group_id=None,
-            max_partition_fetch_bytes=20_000,
-        )
-
-        def fetch() -> float:
-            return sum(len(record.value) for records in consumer.poll(100).values() for record in records)
-
-        with closing(consumer):
-            assert is_held(measured(fetch, TWICE_ALL_WINDOWS), 200_000)
-
-    def test_of_mutations(self, penstock: PenstockFactory) -> None:
-        broker = penstock()
-        set_quotas(broker, "held", controller_mutation_rate=20.0)
-        host, _, port = broker.bootstrap.rpartition(":")
-        count = 0
-        with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:
-
-            def create() -> float:
-                nonlocal count
-                count += 1
-                connection.sendall(creation(f"t{count}", 10))
-                answer = read_answer(read_frame(connection), CREATE_TOPICS, 7)
-                return 0 if answer.topics[0].error_code else 10
-
-            burst = measured(create, 1.0)
-            assert burst == pytest.approx(11 * 20.0 + 20.0, rel=0.2)
-            assert is_held(measured(create, TWICE_ALL_WINDOWS), 20.0)
-
-    def test_of_the_time_of_requests(self, penstock: PenstockFactory) -> None:
-        broker = penstock()
-        set_quotas(broker, "held", request_percentage=5.0)
-        host, _, port = broker.bootstrap.rpartition(":")
-        request = framed(METADATA, 7, {"topics": None, "allow_auto_topic_creation": False}, client_id="held")
-        with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:
-
-            def look() -> float:
-                connection.sendall(request)
-                read_frame(connection)
-                return 1.0
-
-            held = measured(look, TWICE_ALL_WINDOWS)
-        set_quotas(broker, "held", request_percentage=10.0)
-        with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:
-            twice = measured(look, TWICE_ALL_WINDOWS)
-        assert twice == pytest.approx(2 * held, rel=0.2)

@@ -151,6 +151,7 @@ def lake_of(bucket: ListedBucket, topic: str) -> set[str]:
     return set(filter(lambda key: f"lake/{topic}-" in key and key.endswith(".parquet"), bucket.keys()))
 
 
+@pytest.mark.slow  # in simulated worlds, too
 def test_records_deleted_through_one_agent_are_gone_through_every_other(
     clusters: ClusterFactory, kafka_jars: Path
 ) -> None:

@@ -14,7 +14,7 @@ from tests.support.lake.archiving import AT_ONCE, archive_by_http
 from tests.support.services.local_services import PENSTOCK, PenstockFactory
 
 SECONDS_MAX = 60.0
-NAMES = [letter * length for letter, length in (("o", 10), ("p", 222), ("q", 223), ("r", 249))]
+NAMES = [letter * length for letter, length in (("q", 223), ("r", 249))]
 RECORDS = 3
 
 

@@ -61,7 +61,7 @@ def assert_read(bucket: Bucket, log: Log, topic: TailTopic) -> None:
     ("kind", "is_cleaned"),
     [
         ("embedded", False),
-        ("s3", False),
+        pytest.param("s3", False, marks=pytest.mark.slow),
         # The garbage collector takes its time.
         pytest.param("embedded", True, marks=pytest.mark.slow),
         pytest.param("s3", True, marks=pytest.mark.slow),

@@ -95,7 +95,9 @@ def test_s9_a_recovery_under_a_mistyped_name_is_refused_while_agents_write_and_e
     assert sorted(consume(back, topic["topic"], len(acknowledged)), key=int) == acknowledged
 
 
-@pytest.mark.parametrize("is_at_once", [True, False], ids=["at once", "one after the other"])
+@pytest.mark.parametrize(
+    "is_at_once", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["at once", "one after the other"]
+)
 def test_s9_of_two_agents_with_two_new_buckets_on_one_new_ledger_one_serves(
     clusters: ClusterFactory, minio: Minio, *, is_at_once: bool
 ) -> None:
@@ -111,6 +113,7 @@ def test_s9_of_two_agents_with_two_new_buckets_on_one_new_ledger_one_serves(
     serving.process.wait_until(lambda: READY.search(serving.process.stdout) is not None, "the other one")
 
 
+@pytest.mark.slow  # the next test asks the doctor, too
 def test_the_doctor_says_whether_ledger_and_bucket_name_each_other(clusters: ClusterFactory) -> None:
     cluster = clusters()
     new = doctor(cluster)

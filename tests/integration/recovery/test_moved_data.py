@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer
 from pyiceberg.table import StaticTable
 
@@ -71,6 +72,7 @@ def test_a_renamed_data_folder_goes_on(penstock: PenstockFactory, tmp_path: Path
     assert_goes_on(broker, f"file://{after}/store/lake/{table_folder(after / 'store')}", {})
 
 
+@pytest.mark.slow  # as a renamed folder does
 def test_a_copied_bucket_goes_on(penstock: PenstockFactory, tmp_path: Path, minio: Minio) -> None:
     before, after = minio.make_bucket("moved-before"), minio.make_bucket("moved-after")
     data = tmp_path / "data"

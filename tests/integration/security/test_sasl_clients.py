@@ -114,6 +114,7 @@ async def test_aiokafka_produces(broker: Penstock, mechanism: str) -> None:
         assert (await producer.send_and_wait("aiokafka", b"x")).offset >= 0
 
 
+@pytest.mark.slow  # test_tls has them
 def test_kafkas_console_clients_produce_and_consume(
     broker: Penstock, java: Path, kafka_jars: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from tests.support.processes import Process
+from tests.support.security.secret_texts import Secrets, look_at_process
 from tests.support.services.etcd import Etcd
 from tests.support.services.etcd_tls import PASSWORD, USER
 from tests.support.services.etcd_users import require_password
@@ -28,37 +28,6 @@ from tests.support.services.local_services import PENSTOCK, READY, Minio
 
 PAGES = ("/metrics", "/api/status", "/api/state", "/api/topics", "/api/lake", "/iceberg/v1/config")
 TOKEN = "hush-http-token-of-a-client"
-
-
-@dataclass(slots=True)
-class Secrets:
-    """The secrets of a test, and every text in which they were looked for."""
-
-    names: dict[str, str] = field(default_factory=dict[str, str])
-    """The secrets, and how each was given."""
-    texts: dict[str, str] = field(default_factory=dict[str, str])
-
-    def add(self, secret: str, how: str) -> str:
-        self.names[secret] = how
-        return secret
-
-    def look_in(self, place: str, text: str) -> None:
-        self.texts[place] = self.texts.get(place, "") + text
-
-    @property
-    def leaks(self) -> list[str]:
-        return [
-            f"{how} is in {place}"
-            for place, text in self.texts.items()
-            for secret, how in self.names.items()
-            if secret in text
-        ]
-
-
-def look_at_process(secrets: Secrets, process: Process) -> None:
-    secrets.look_in("ps", Path(f"/proc/{process.pid}/cmdline").read_text())
-    secrets.look_in("stderr", process.stderr)
-    secrets.look_in("stdout", process.stdout)
 
 
 def look_at_pages(secrets: Secrets, http: str) -> None:

@@ -5,39 +5,19 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import obstore
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
-from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-from confluent_kafka.cimpl import NewTopic
 from obstore.store import S3Store
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import ForbiddenError, NoSuchTableError, UnauthorizedError
 
-from tests.support.lake.archiving import AT_ONCE, archive_by_http
-from tests.support.processes import provided
-from tests.support.services.local_services import PENSTOCK, Minio, Penstock, PenstockFactory
+from tests.support.security.tenants import ADMIN, ALICE, BOB, TenantBroker, acl, tenant_broker
+from tests.support.services.local_services import Minio, Penstock
 
-ADMIN, ALICE, BOB = ("0123456789abcdef" + name for name in ("admin", "alice", "bob"))
-TOKENS = f"User:admin {ADMIN}\nUser:alice {ALICE}\nUser:bob {BOB}\n"
-USERS = """
-[[users]]
-name = "admin"
-password = "of the admin"
-mechanism = "SCRAM-SHA-256"
-"""
-LOGIN = {
-    "security.protocol": "SASL_PLAINTEXT",
-    "sasl.mechanism": "SCRAM-SHA-256",
-    "sasl.username": "admin",
-    "sasl.password": "of the admin",
-}
 SECONDS_MAX = 30
 RECORDS_COUNT = 20
 
@@ -46,53 +26,22 @@ pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::Depr
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, minio: Minio) -> Iterator[Penstock]:
+def tenants(tmp_path_factory: pytest.TempPathFactory, minio: Minio) -> Iterator[TenantBroker]:
     """A broker with an archived topic of each tenant. Alice may read hers and describe Bob's second one."""
-    provided(PENSTOCK)
+    store = f"s3://{minio.make_bucket('tenants')}/a/prefix"
     folder = tmp_path_factory.mktemp("tenants")
-    (folder / "tokens").write_text(TOKENS)
-    (folder / "users.toml").write_text(USERS)
-    options = {
-        **AT_ONCE,
-        "http-token-file": str(folder / "tokens"),
-        "catalog-vended-credentials": "sts",
-        "bootstrap-users": str(folder / "users.toml"),
-    }
-    with ExitStack() as stack:
-        store = f"s3://{minio.make_bucket('tenants')}/a/prefix"
-        broker = PenstockFactory(folder=folder, stack=stack)(
-            listen="SASL_PLAINTEXT://127.0.0.1:0",
-            options=options,
-            settings={"super.users": "User:admin"},
-            store=store,
-            env=minio.settings,
-        )
-        admin = AdminClient({"bootstrap.servers": broker.bootstrap, **LOGIN})
-        for future in admin.create_topics([NewTopic(name, 1) for name in ("alices", "bobs", "shown")]).values():
-            future.result(SECONDS_MAX)
-        acls = [acl("alices", "alice"), acl("bobs", "bob"), acl("shown", "alice", AclOperation.DESCRIBE)]
-        for future in admin.create_acls(acls).values():
-            future.result(SECONDS_MAX)
-        producer = Producer({"bootstrap.servers": broker.bootstrap, **LOGIN})
+    with tenant_broker(folder, store=store, env=minio.settings, catalog_vended_credentials="sts") as tenants:
+        tenants.create("alices", "bobs", "shown")
+        tenants.allow(acl("alices", "alice"), acl("bobs", "bob"), acl("shown", "alice", AclOperation.DESCRIBE))
         for name in ("alices", "bobs"):
-            for number in range(RECORDS_COUNT):
-                producer.produce(name, str(number))
-        assert producer.flush(SECONDS_MAX) == 0
-        for name in ("alices", "bobs"):
-            archive_by_http(broker, name, ADMIN)
-        yield broker
+            tenants.produce(name, map(str, range(RECORDS_COUNT)))
+        tenants.archive("alices", "bobs")
+        yield tenants
 
 
-def acl(topic: str, user: str, operation: AclOperation = AclOperation.READ) -> AclBinding:
-    return AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        f"User:{user}",
-        "*",
-        operation,
-        AclPermissionType.ALLOW,
-    )
+@pytest.fixture
+def cluster(tenants: TenantBroker) -> Penstock:
+    return tenants.broker
 
 
 def catalog(broker: Penstock, token: str) -> RestCatalog:
@@ -185,8 +134,8 @@ def test_a_token_without_rights_is_refused(cluster: Penstock, method: str, path:
     assert request(cluster, method, path, f"Bearer {ALICE}x")[0] == 401
 
 
-def test_a_user_of_the_cluster_logs_in_by_its_password(cluster: Penstock) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **LOGIN})
+def test_a_user_of_the_cluster_logs_in_by_its_password(tenants: TenantBroker, cluster: Penstock) -> None:
+    admin = tenants.admin
     info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
     change = UserScramCredentialUpsertion("alice", info, b"wonderland", b"a salt")
     for future in admin.alter_user_scram_credentials([change]).values():
@@ -202,22 +151,10 @@ def basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def test_a_right_that_is_revoked_ends_at_once(cluster: Penstock) -> None:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **LOGIN})
-    for future in admin.create_acls([acl("shown", "bob")]).values():
-        future.result(SECONDS_MAX)
-    bobs = catalog(cluster, BOB)
+def test_a_right_that_is_revoked_ends_at_once(tenants: TenantBroker) -> None:
+    tenants.allow(acl("shown", "bob"))
+    bobs = catalog(tenants.broker, BOB)
     assert bobs.load_table("lake.shown").name() == ("lake", "shown")
-    pattern = AclBindingFilter(
-        ResourceType.TOPIC,
-        "shown",
-        ResourcePatternType.LITERAL,
-        "User:bob",
-        None,  # type: ignore[arg-type]  # any host, as its documentation has it
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
-    for future in admin.delete_acls([pattern]).values():
-        future.result(SECONDS_MAX)
+    tenants.revoke("shown", "bob")
     with pytest.raises(NoSuchTableError):
         bobs.load_table("lake.shown")

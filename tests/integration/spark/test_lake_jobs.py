@@ -63,6 +63,7 @@ def data_files(broker: Penstock) -> list[Path]:
     return sorted((broker.data / "store" / "lake").glob("orders-*/data/*.parquet"))
 
 
+@pytest.mark.slow  # test_verified_tables in one process; backfill verifies
 def test_a_table_that_is_whole_and_one_that_lost_a_record(broker: Penstock, java: Path) -> None:
     status, (report,) = verify(broker, java, "orders")
     assert (status, report["rows"], report["findings"], report["not_checked"]) == (0, 200, [], [])

@@ -1,4 +1,4 @@
-"""`format("penstock")` on a cluster of Spark's own: driver and executors have the archive, and nothing of the checkout.
+"""`format("penstock")` on a cluster of Spark's own: executors have the archive, and nothing of the checkout.
 
 Rule: Python is begun without its site, so that the checkout, which is installed in the environment of the tests, is not
 found; libraries are. Every process says where it has the project from.
@@ -6,8 +6,10 @@ found; libraries are. Every process says where it has the project from.
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyspark
@@ -17,13 +19,15 @@ from confluent_kafka import Producer
 from iceberg_export.spark.package import write_archive
 from storage.refs import TAIL_KEY
 from tests.support.services.local_services import PenstockFactory
+from tools.wheel import build_wheel
 
 SECONDS_MAX = 300
+RECORDS = 100
+SENT = [[number, str(number)] for number in range(RECORDS)]
 JOB = """
 import json, sys
 from pyspark.sql import SparkSession
-import iceberg_export
-from iceberg_export.spark.source import register
+from {module} import register
 
 def where(_):
     import iceberg_export
@@ -32,6 +36,7 @@ def where(_):
 store, folder = sys.argv[1:]
 spark = SparkSession.builder.getOrCreate()
 register(spark)
+import iceberg_export
 batch = spark.read.format("penstock").option("subscribe", "orders").load(store).where("partition = 0")
 query = (
     spark.readStream.format("penstock")
@@ -49,11 +54,12 @@ query.awaitTermination()
 def rows(frame):
     return sorted((row.offset, bytes(row.value).decode()) for row in frame.select("offset", "value").collect())
 
-print(json.dumps({
-    "batch": rows(batch),
-    "stream": rows(spark.read.parquet(folder + "/rows")),
-    "from": [iceberg_export.__file__, *spark.sparkContext.parallelize(range(2), 2).mapPartitions(where).collect()],
-}))
+print(json.dumps(dict(
+    batch=rows(batch),
+    stream=rows(spark.read.parquet(folder + "/rows")),
+    driver=iceberg_export.__file__,
+    executors=spark.sparkContext.parallelize(range(2), 2).mapPartitions(where).collect(),
+)))
 """
 
 
@@ -62,31 +68,69 @@ def _without_logs(text: str) -> str:
     return "\n".join(line for line in text.splitlines() if " INFO " not in line)[:20_000]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a job says: the rows that it read, and where its processes have the project from."""
+
+    batch: list[list[object]]
+    stream: list[list[object]]
+    driver: str
+    executors: list[str]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(SECONDS_MAX + 60)
 def test_executors_that_have_the_archive_alone_read_batches_and_streams(
     penstock: PenstockFactory, java: Path, tmp_path: Path
 ) -> None:
+    archive = tmp_path / "penstock-spark.zip"
+    write_archive(archive)
+    told = _submitted(
+        _hundred_orders(penstock), JOB.format(module="iceberg_export.spark.source"), archive, java, tmp_path, archive
+    )
+    assert (told.batch, told.stream) == (SENT, SENT)
+    assert all("penstock-spark.zip" in place for place in (told.driver, *told.executors)), told
+    assert any(str(archive) not in place for place in told.executors), "executors have a copy that was sent to them"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SECONDS_MAX + 60)
+def test_executors_get_the_archive_from_a_driver_that_has_the_wheel(
+    penstock: PenstockFactory, java: Path, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    shutil.unpack_archive(build_wheel(tmp_path), site, "zip")
+    told = _submitted(_hundred_orders(penstock), JOB.format(module="penstock.spark"), site, java, tmp_path, None)
+    assert (told.batch, told.stream) == (SENT, SENT)
+    assert told.driver.startswith(str(site / "penstock" / "app")), told
+    assert all("penstock-spark.zip" in place for place in told.executors), told
+    assert not list(tmp_path.glob("penstock-spark-*")), "the driver left its archive"
+
+
+def _hundred_orders(penstock: PenstockFactory) -> Path:
+    """The store of a broker that has ended, with a topic of a hundred records in its tail."""
     broker = penstock(options={"archive-interval-s": "3600", "tail-interval-ms": "100"})
     manifest = broker.data / "store" / TAIL_KEY
     broker.process.wait_until(manifest.exists, "the first tail manifest")
     producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for number in range(100):
+    for number in range(RECORDS):
         producer.produce("orders", b"%d" % number, partition=0)
     assert producer.flush(30) == 0
     broker.process.stop()  # it leaves a tail manifest that tells of all
+    return broker.data / "store"
 
-    archive, job, python = tmp_path / "penstock-spark.zip", tmp_path / "job.py", tmp_path / "python"
-    write_archive(archive)
-    job.write_text(JOB)
+
+def _submitted(store: Path, job: str, project: Path, java: Path, folder: Path, archive: Path | None) -> Told:
+    """Run a job on a cluster. project: where the driver has the project from. archive: sent by `--py-files`."""
+    program, python = folder / "job.py", folder / "python"
+    program.write_text(job)
     python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
     python.chmod(0o755)
-    site_packages, spark_home = Path(pyspark.__file__).parents[1], tmp_path / "spark"
+    site_packages, spark_home = Path(pyspark.__file__).parents[1], folder / "spark"
     spark_home.mkdir()  # workers write below it
-    for folder in ("bin", "jars", "python"):
-        if (site_packages / "pyspark" / folder).exists():
-            (spark_home / folder).symlink_to(site_packages / "pyspark" / folder)
-    paths = f"{archive}:{site_packages}"
+    for name in ("bin", "jars", "python"):
+        if (site_packages / "pyspark" / name).exists():
+            (spark_home / name).symlink_to(site_packages / "pyspark" / name)
     settings = {
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -96,19 +140,21 @@ def test_executors_that_have_the_archive_alone_read_batches_and_streams(
     done = subprocess.run(
         [
             Path(sys.executable).with_name("spark-submit"),
-            *("--master", "local-cluster[1,2,1024]", "--py-files", archive),
+            *("--master", "local-cluster[1,2,1024]"),
+            *(() if archive is None else ("--py-files", archive)),
             *(part for name, value in settings.items() for part in ("--conf", f"{name}={value}")),
-            *(job, f"file://{broker.data / 'store'}", tmp_path / "out"),
+            *(program, f"file://{store}", folder / "out"),
         ],
-        cwd=tmp_path,
+        cwd=folder,
         env={
             "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path),
+            "HOME": str(folder),
             "JAVA_HOME": str(java.parent.parent),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_HOME": str(spark_home),
             "PYSPARK_PYTHON": str(python),
-            "PYTHONPATH": paths,
+            "PYTHONPATH": f"{project}:{site_packages}",
+            "TMPDIR": str(folder),
         },
         capture_output=True,
         text=True,
@@ -116,8 +162,4 @@ def test_executors_that_have_the_archive_alone_read_batches_and_streams(
         check=False,
     )
     assert done.returncode == 0, _without_logs(done.stderr)
-    told = json.loads(done.stdout)
-    sent = [[number, str(number)] for number in range(100)]
-    assert (told["batch"], told["stream"]) == (sent, sent)
-    assert all("penstock-spark.zip" in place for place in told["from"]), told["from"]
-    assert any(str(archive) not in place for place in told["from"]), "executors have a copy that was sent to them"
+    return Told(**json.loads(done.stdout))

@@ -1,6 +1,7 @@
 """The examples of docs/spark.md, run as they stand there, in their order, over one broker's folder."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +30,8 @@ RECORDS = {"orders": (2_500, 600), "orders-eu": (100,), "customers": (10,)}
 MORNING_MS, NOON_MS = 1_700_006_400_000, 1_700_049_600_000
 """The times that the examples give. The first half of a partition is from the morning, the rest from noon."""
 SECONDS_MAX = 120
+LOGIN = re.compile(r'\n *\.option\("penstock\.(token|user|password|ca)\b[^)]*\)')
+"""The login of a tenant. The broker of these tests asks for none."""
 JOB = """
 from pyspark.sql import SparkSession
 
@@ -76,12 +79,14 @@ def examples(broker: Penstock, folder: Path) -> Iterator[str]:
     (table,) = (store / "lake").glob("orders-" + "[0-9a-f]" * 32)
     for block in blocks(PAGE.read_text(encoding="utf-8")):
         if block.language == "python":
-            yield (
-                block.text.replace("s3://bucket/prefix", f"file://{store}")
+            yield LOGIN.sub(
+                "",
+                block.text.replace("https://agent-1.example:9644", f"http://{broker.http}")
+                .replace("s3://bucket/prefix", f"file://{store}")
                 .replace("file:///DATA-DIR/store", f"file://{store}")
                 .replace("orders-<id>", table.name)
                 .replace("s3a://elsewhere", str(folder))
-                .replace("127.0.0.1:9092", broker.bootstrap)
+                .replace("127.0.0.1:9092", broker.bootstrap),
             )
 
 

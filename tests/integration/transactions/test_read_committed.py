@@ -97,6 +97,12 @@ def log(request: pytest.FixtureRequest, logs: Mapping[str, Log]) -> Log:
     return logs[request.param]
 
 
+@pytest.fixture(params=[phase if phase == "both" else pytest.param(phase, marks=pytest.mark.slow) for phase in PHASES])
+def whole_log(request: pytest.FixtureRequest, logs: Mapping[str, Log]) -> Log:
+    """One with both, for the clients that read no other one in each run."""
+    return logs[request.param]
+
+
 def starts(log: Log) -> range:
     return range(0, log.end, 3)
 
@@ -130,7 +136,7 @@ def test_librdkafka(broker: Penstock, log: Log, level: Level) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_librdkafka_tells_the_end_of_the_partition(broker: Penstock, log: Log, level: Level) -> None:
+def test_librdkafka_tells_the_end_of_the_partition(broker: Penstock, whole_log: Log, level: Level) -> None:
     consumer = Consumer(
         {
             "bootstrap.servers": broker.bootstrap,
@@ -140,55 +146,55 @@ def test_librdkafka_tells_the_end_of_the_partition(broker: Penstock, log: Log, l
         }
     )
     try:
-        consumer.assign([TopicPartition(log.topic, 0, 0)])
+        consumer.assign([TopicPartition(whole_log.topic, 0, 0)])
         for _ in in_time():
             message = consumer.poll(1.0)
             error = None if message is None else message.error()
             if message is not None and error is not None:
                 assert error.name() == "_PARTITION_EOF"
-                assert message.offset() == log.end
+                assert message.offset() == whole_log.end
                 break
     finally:
         consumer.close()
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_kafka_python(broker: Penstock, log: Log, level: Level) -> None:
-    place = KafkaPythonPartition(log.topic, 0)
+def test_kafka_python(broker: Penstock, whole_log: Log, level: Level) -> None:
+    place = KafkaPythonPartition(whole_log.topic, 0)
     consumer = KafkaConsumer(bootstrap_servers=broker.bootstrap, isolation_level=level)
     try:
         consumer.assign([place])
-        assert consumer.end_offsets([place])[place] == log.end
-        for first in starts(log):
+        assert consumer.end_offsets([place])[place] == whole_log.end
+        for first in starts(whole_log):
             found: Found = []
             consumer.seek(place, first)
             for _ in in_time():
                 for records in consumer.poll(200).values():
                     found += [(record.offset, record.value.decode()) for record in records]
-                if consumer.position(place) == log.end:
+                if consumer.position(place) == whole_log.end:
                     break
-            assert found == log.shown(level, first)
+            assert found == whole_log.shown(level, first)
     finally:
         consumer.close()
 
 
 @pytest.mark.parametrize("level", LEVELS)
-async def test_aiokafka(broker: Penstock, log: Log, level: Level) -> None:
-    place = aiokafka.TopicPartition(log.topic, 0)
+async def test_aiokafka(broker: Penstock, whole_log: Log, level: Level) -> None:
+    place = aiokafka.TopicPartition(whole_log.topic, 0)
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=broker.bootstrap, isolation_level=level, auto_offset_reset="none"
     )
     await consumer.start()
     try:
         consumer.assign([place])
-        for first in starts(log):
+        for first in starts(whole_log):
             found: Found = []
             consumer.seek(place, first)
             async with asyncio.timeout(SECONDS_MAX):
-                while await consumer.position(place) < log.end:
+                while await consumer.position(place) < whole_log.end:
                     for records in (await consumer.getmany(place, timeout_ms=200)).values():
                         found += [(record.offset, (record.value or b"").decode()) for record in records]
-            assert found == log.shown(level, first)
+            assert found == whole_log.shown(level, first)
     finally:
         await consumer.stop()
 
@@ -199,9 +205,9 @@ def java_reader(compile_java: Callable[[Path], JavaProgram]) -> JavaProgram:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_java(broker: Penstock, log: Log, level: Level, java_reader: JavaProgram) -> None:
-    firsts = [str(first) for first in starts(log)]
-    printed = java_reader.run(broker.bootstrap, log.topic, level, str(log.end), *firsts)
+def test_java(broker: Penstock, whole_log: Log, level: Level, java_reader: JavaProgram) -> None:
+    firsts = [str(first) for first in starts(whole_log)]
+    printed = java_reader.run(broker.bootstrap, whole_log.topic, level, str(whole_log.end), *firsts)
     found: dict[int, Found] = {}
     first = -1
     for line in printed.splitlines():
@@ -211,7 +217,7 @@ def test_java(broker: Penstock, log: Log, level: Level, java_reader: JavaProgram
             found[first] = []
         else:
             found[first].append((int(head), tail))
-    assert found == {first: log.shown(level, first) for first in starts(log)}
+    assert found == {first: whole_log.shown(level, first) for first in starts(whole_log)}
 
 
 @pytest.mark.parametrize("level", LEVELS)

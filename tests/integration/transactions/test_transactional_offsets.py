@@ -204,7 +204,7 @@ def test_librdkafka_copies_each_record_once(place: Place) -> None:
     assert versions_seen(place, "AddOffsetsToTxn")
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.slow), "consumer"])
 def test_java_copies_each_record_once_in_either_kind_of_group(
     place: Place, compile_java: Callable[[Path], JavaProgram], protocol: str
 ) -> None:
@@ -221,6 +221,7 @@ def test_java_copies_each_record_once_in_either_kind_of_group(
     assert versions_seen(place, "AddOffsetsToTxn") == set()
 
 
+@pytest.mark.slow  # each copies alone above
 def test_copiers_of_both_protocols_share_one_input(place: Place, compile_java: Callable[[Path], JavaProgram]) -> None:
     make_topics(place.bootstrap, "in", "out")
     fill(place.bootstrap, "in")
@@ -304,7 +305,7 @@ def asked(bootstrap: str, api_key: ApiKey, version: int, values: Mapping[str, En
     return answers[0]
 
 
-@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_commit", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_s13_pending_offsets_survive_the_groups_coordinator_whoever_ends_the_transaction(
     clusters: ClusterFactory, is_commit: bool
 ) -> None:
@@ -328,6 +329,7 @@ def test_s13_pending_offsets_survive_the_groups_coordinator_whoever_ends_the_tra
     assert offsets_told(rest, "g") == ({0: 7, 1: 8, 2: 4} if is_commit else before)
 
 
+@pytest.mark.slow  # test_offsets asks such agents for plain commits
 def test_s13_an_agent_that_does_not_coordinate_the_group_keeps_no_offsets(clusters: ClusterFactory) -> None:
     agents = three_agents(clusters)
     make_topics(",".join(agents), "in")

@@ -21,7 +21,7 @@ from tests.support.clients.transactional_client import COMMITTED, NONE, Connecti
 from tests.support.cluster.cluster import ClusterFactory
 from tests.support.cluster.faults import create_topic, metric
 from tests.support.cluster.faults import start as start_agent
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.services.local_services import Penstock, PenstockFactory
 
 TOPIC, GROUP = "reconnects", "group"
@@ -125,7 +125,9 @@ def begun_while_cut(behind: Behind, client: str, side: Side) -> Transactions:
     return producer
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    "client", [pytest.param(name, marks=pytest.mark.slow) if name == "aiokafka" else name for name in CLIENTS]
+)
 def test_s7_a_v1_client_finishes_its_transactions_wherever_its_connections_are_cut(behind: Behind, client: str) -> None:
     first = begun_while_cut(behind, client, Side.REQUEST)
     first.run(TOPIC, values_of(0), GROUP, 0)

@@ -19,7 +19,8 @@ import tests
 from tests.jepsen.proxy.frames import Api
 from tests.jepsen.proxy.proxy import KafkaProxy
 from tests.jepsen.proxy.rules import Act, Rule, Side
-from tests.support.processes import Process, free_port
+from tests.support.ports import free_port
+from tests.support.processes import Process
 from tests.support.services.local_services import PenstockFactory
 from tests.torture.history import UNKNOWN_OFFSET, Value
 from tests.torture.workload import commands
@@ -32,7 +33,7 @@ LATE_SECONDS = 0.3
 SECONDS_MAX = 60.0
 
 
-@pytest.mark.parametrize("library", ["java", "go"])
+@pytest.mark.parametrize("library", ["java", pytest.param("go", marks=pytest.mark.slow)])
 def test_a_producer_goes_on_after_repeats_that_are_no_longer_remembered(
     library: str, penstock: PenstockFactory, tmp_path: Path
 ) -> None:

@@ -26,7 +26,7 @@ RULES = {
 
 
 @pytest.mark.parametrize("client", ["librdkafka", "franz-go"])
-@pytest.mark.parametrize("broker", ["kafka", "agent"])
+@pytest.mark.parametrize("broker", [pytest.param("kafka", marks=pytest.mark.slow), "agent"])
 def test_a_transaction_is_there_once_whatever_happens_to_its_messages(
     client: str, broker: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

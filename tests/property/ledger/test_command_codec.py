@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from coordinator.codec.codec import Unwritable
+from coordinator.commands.agents import DescribeAgent, RequestDrain
 from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -143,6 +144,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
     ),
     st.builds(EndSession, session=ints.map(SessionId)),
     st.builds(StartDrain, session=ints.map(SessionId)),
+    st.builds(DescribeAgent, http_url=st.none() | texts, version=texts, started_ms=st.none() | ints.map(Milliseconds)),
+    st.builds(RequestDrain, session=ints.map(SessionId)),
     st.builds(ClaimMaintenanceLeader, epoch=ints),
     st.builds(CompareDigest, shape=st.binary(min_size=7, max_size=9)),
     st.builds(ReportDigest, position=ints, digest=st.none() | st.binary(min_size=31, max_size=33)),

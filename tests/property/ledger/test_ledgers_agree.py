@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Ledger, LedgerEntry, LedgerError, LedgerUnavailable, SnapshotPointer
+from coordinator.ledger.port import Fenced, Ledger, LedgerEntry, LedgerError, LedgerUnavailable, SnapshotPointer
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import Position, SessionId
 
@@ -30,6 +30,14 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Close:
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """As another agent does, who knows a session's name, or takes another one for it."""
+
+    name: str
     row: int
 
 
@@ -53,13 +61,14 @@ class Trim:
     back: int
 
 
-Step = Open | Close | Append | PublishedSnapshot | Trim
+Step = Open | Close | Revoke | Append | PublishedSnapshot | Trim
 
 ROWS = st.integers(0, 4)
 FATES = st.sampled_from([AppendFate.APPLIED, AppendFate.APPLIED, AppendFate.LOST, AppendFate.ANSWER_LOST])
 STEPS = st.one_of(
     st.builds(Open, st.sampled_from(NAMES)),
     st.builds(Close, ROWS),
+    st.builds(Revoke, st.sampled_from(NAMES), ROWS),
     st.builds(Append, ROWS, st.integers(0, 2), st.integers(1, 3), FATES),
     st.builds(Append, ROWS, st.integers(0, 1), st.integers(1, 3), FATES),
     st.builds(PublishedSnapshot, st.integers(0, 3)),
@@ -117,6 +126,10 @@ class LedgerCaller:
             case Close(row=row):
                 self._live.discard(self._session(row))
                 return await answer(lambda: self.ledger.close_session(self._session(row)))
+            case Revoke(name=name, row=row):
+                answered = await answer(lambda: self.ledger.revoke_session(name, self._session(row)))
+                self._live = {session for session in self._live if not await self._is_over(session)}
+                return answered
             case Append():
                 return await self._append(step)
             case PublishedSnapshot(back=back):
@@ -156,6 +169,9 @@ class LedgerCaller:
         elif answered is LedgerUnavailable:
             self._unknown.add(session)
         return answered
+
+    async def _is_over(self, session: SessionId) -> bool:
+        return await answer(lambda: self.ledger.keep_session(session)) is Fenced
 
     def _session(self, row: int) -> SessionId:
         return self._sessions[row % len(self._sessions)] if self._sessions else SessionId(99)

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.audit_classes import AuditClass
-from agent.security.audit import audit_log
+from agent.security.audit import audit_budget, audit_log
+from agent.security.audit.audit_budget import AuditBudget
 from agent.security.audit.audit_events import (
+    NAMES_LEFT_OUT,
     AllowedEvent,
     AuditEvent,
     AuditRecord,
@@ -48,18 +50,20 @@ pauses = st.sampled_from([0.2, 1.0])
 steps = st.lists(st.one_of(records, pauses, st.sampled_from(["write", "fail", "work"])), max_size=80)
 
 
-@given(steps=steps)
-def test_bounds_and_accounts(steps: list[tuple[AuditClass, str] | float | str]) -> None:
+@given(steps=steps, source_events_max=st.sampled_from([1, 3, 100]))
+def test_bounds_and_accounts(steps: list[tuple[AuditClass, str] | float | str], source_events_max: int) -> None:
     with (
         mock.patch.object(audit_log, "AUDIT_LOG_EVENTS_MAX", EVENTS_MAX),
         mock.patch.object(audit_log, "AUDIT_LOG_BYTES_MAX", BYTES_MAX),
         mock.patch.object(audit_log, "AUDIT_LOG_WRITE_RECORDS_MAX", 2),
+        mock.patch.object(audit_budget, "AUDIT_LOG_COUNTS_MAX", 1),
+        mock.patch.object(audit_budget, "AUDIT_LOG_BUDGET_SECONDS", 3.0),
     ):
-        asyncio.run(play(steps))
+        asyncio.run(play(steps, AuditBudget(source_events_max=source_events_max)))
 
 
-async def play(steps: list[tuple[AuditClass, str] | float | str]) -> None:
-    audit, recorded = KeptAuditLog(), Counter[AuditClass]()
+async def play(steps: list[tuple[AuditClass, str] | float | str], budget: AuditBudget) -> None:
+    audit, recorded = KeptAuditLog(budget=budget), Counter[AuditClass]()
     for step in steps:
         match step:
             case float():
@@ -104,5 +108,5 @@ def times(found: list[AuditRecord]) -> list[int]:
 
 
 def is_mixed(audit: KeptAuditLog) -> bool:
-    """Whether there is a change: it is written at once, before events that began earlier."""
-    return any(line["decision"] == "changed" for line in audit.sink.lines)
+    """Whether there is a change, which is written before what began earlier, or an event that waited for more."""
+    return any(line["decision"] == "changed" or line["detail"] == NAMES_LEFT_OUT for line in audit.sink.lines)

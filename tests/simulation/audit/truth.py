@@ -25,6 +25,7 @@ from tests.simulation.audit.group_entries import GroupEntries
 from tests.simulation.audit.log_starts import LogStarts
 from tests.simulation.audit.older_forms import check_entry
 from tests.simulation.audit.producer_entries import ProducerEntries
+from tests.simulation.audit.rights_history import RightsHistory
 from tests.simulation.audit.tails import Tails
 from tests.simulation.audit.transaction_entries import TransactionEntries
 from tests.simulation.history import History
@@ -64,6 +65,8 @@ class Truth:
         """Told whose clients are sent to others from now on."""
         self.producers: ProducerEntries | None = None
         """Who judges whether producers are forgotten; none is while there is nobody."""
+        self.rights: RightsHistory | None = None
+        """Who keeps what clients might do; kept where somebody asks for it."""
 
     def receive(self, records: Sequence[LedgerRecord], now_s: float) -> None:
         """Apply one revision."""
@@ -137,6 +140,8 @@ class Truth:
 
     def _look_at(self, record: LedgerRecord, proposal: Proposal, outcome: Outcome) -> None:
         command = proposal.command
+        if self.rights is not None:
+            self.rights.after(self.state, proposal)
         if isinstance(outcome, Rejected):
             return
         if isinstance(command, CommitChunks | ReplaceChunks) and command.object_session != record.session:

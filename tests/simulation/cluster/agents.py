@@ -144,6 +144,8 @@ class AgentInWorld:
         self.rules_known = RULES_FIRST if around.plan.has_older_agents else RULES_NEWEST
         """What its next life knows."""
         self.life: Life | None = None
+        self.left_behind: list[Life] = []
+        """Lives before it that go on, and are not known to be dead by whoever started the next one."""
         self.lives_count = 0
 
     def start(self) -> None:
@@ -152,6 +154,15 @@ class AgentInWorld:
             self.lives_count += 1
             self.life = Life(self, self._around, f"{self.name}.{self.lives_count}")
             self._around.history.note(self.name, "starts", str(self.life))
+
+    def leave_behind(self) -> "Life | None":
+        """Let its life go on by itself, so that another one can begin under the same name; None where it is dead."""
+        left, self.life = self.life, None
+        if left is not None:
+            self.left_behind.append(left)
+            self.ledger = SimulatedLedger(self._around.ledger, self.ledger_link)  # a process has its own connection
+            self._around.history.note(self.name, "is left behind", str(left))
+        return left
 
     def crash(self) -> None:
         """End it between two callbacks."""
@@ -164,6 +175,8 @@ class AgentInWorld:
         life.die()
         if self.life is life:
             self.life = None
+        if life in self.left_behind:
+            self.left_behind.remove(life)
 
     @property
     def broker(self) -> Broker | None:
@@ -219,7 +232,8 @@ class Life:
         if self._callbacks_left >= 0:
             self._callbacks_left -= 1
             if self._callbacks_left < 0:
-                self._agent.crash()
+                self._around.history.note(self._agent.name, "crashes")
+                self._agent.ended(self)
                 return False
         return True
 
@@ -387,6 +401,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         store_url=store_url_of(plan),
         data_dir=Path(),
         name=name,
+        is_name_mine=plan.is_name_mine,
         flush_interval_ms=plan.flush_interval_ms,
         tail_interval_ms=TAIL_INTERVAL_MS,
         archive_interval_s=plan.archive_interval_s,

@@ -23,6 +23,7 @@ from coordinator.ledger.port import (
     LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
+    LedgerSize,
     LedgerStart,
     LedgerUnavailable,
     SnapshotPointer,
@@ -148,6 +149,11 @@ class LedgerServer(MemoryLedgerCore):
         self._renew(session)
         return session
 
+    def revoke_session(self, name: str, session: SessionId) -> None:
+        if self._sessions.get(name) == session:
+            self._history.note("ledger", "session revoked", str(session))
+        super().revoke_session(name, session)
+
     def keep(self, session: SessionId) -> None:
         self.check_session(session)
         self._renew(session)
@@ -228,6 +234,9 @@ class SimulatedLedger:
     async def close_session(self, session: SessionId) -> None:
         await self._ask(f"close session {session}", lambda: self._server.expire(session))
 
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        await self._ask_known(f"revoke session {session}", lambda: self._server.revoke_session(name, session))
+
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
         return await self._ask(f"is session {session} ended", lambda: self._server.is_session_ended(name, session))
 
@@ -279,8 +288,8 @@ class SimulatedLedger:
     async def trim(self, position: Position) -> None:
         await self._ask_known(f"trim {position}", lambda: self._server.trim(position))
 
-    async def pressure(self) -> float:
-        return await self._ask("pressure", lambda: 1.0 if self._server.is_full else 0.0)
+    async def size(self) -> LedgerSize:
+        return await self._ask("size", lambda: LedgerSize(used_bytes=int(self._server.is_full), quota_bytes=1))
 
     async def fence(self) -> None:
         await self._ask_known("fence", self._server.fence)

@@ -39,8 +39,10 @@ class FaultName(StrEnum):
     """One agent's requests, or all, go to another, empty bucket; what came into it is brought back at the end."""
     STORE_DAMAGED = "store damaged"
     """What agents read of archive files has a flipped bit now and then, as behind a proxy with bad memory."""
+    NAMESAKE = "namesake"
+    """Another process starts under an agent's name, sure that it alone has it, while the one before goes on."""
 
 
 FIRST_FAULTS: Final = tuple(FaultName)[:10]
 """Those that were there when seeds began to be written down: each is drawn from a seed's own stream."""
-HARD_FAULTS: Final = tuple(FaultName)[10:]
+HARD_FAULTS: Final = tuple(FaultName)[10:17]

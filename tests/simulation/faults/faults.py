@@ -69,6 +69,7 @@ class Faults:
             FaultName.UNCONDITIONAL: self._hard.ignore_conditions,
             FaultName.STORE_REPLACED: self._hard.replace,
             FaultName.STORE_DAMAGED: self._hard.damage,
+            FaultName.NAMESAKE: self._start_namesake,
         }
 
     async def run(self, name: FaultName) -> None:
@@ -97,6 +98,8 @@ class Faults:
             agent.store.lie_chance = 0.0
             agent.is_cut_from_clients = False
             agent.clock.off_by_ms = 0
+            for life in list(agent.left_behind):
+                agent.ended(life)
             if agent.life is not None:
                 agent.life.crash_after(-1)
                 agent.life.resume()
@@ -132,6 +135,19 @@ class Faults:
             agent.life.drain()
         await self._clock.sleep(self._chance.random() * DOWN_SECONDS_MAX)
         agent.start()
+
+    async def _start_namesake(self, agent: AgentInWorld) -> None:
+        """The one before works on, or stands still for a while; it ends last."""
+        before = agent.leave_behind()
+        if before is None:
+            return
+        if self._chance.random() < 0.5:
+            before.pause()
+        agent.start()
+        await self._clock.sleep(self._chance.random() ** 2 * PAUSE_SECONDS_MAX)
+        before.resume()
+        await self._clock.sleep(self._chance.random() ** 2 * PAUSE_SECONDS_MAX)
+        agent.ended(before)
 
     async def _pause(self, agent: AgentInWorld) -> None:
         life = agent.life

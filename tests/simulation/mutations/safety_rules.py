@@ -467,6 +467,27 @@ def s12_a_session_outlives_its_lease() -> Iterator[None]:
         yield
 
 
+@mutation(FaultName.CRASH, FaultName.NAMESAKE, where=lambda plan: plan.is_name_mine)
+def s12_a_name_is_taken_from_a_session_that_goes_on() -> Iterator[None]:
+    """Who is sure of its name frees it, and neither the ledger nor apply rejects what the one before appends."""
+    apply_unopened = apply_module._apply_unopened
+
+    def revoke_session(self: MemoryLedgerCore, name: str, session: SessionId) -> None:
+        if self._sessions.get(name) == session:
+            del self._sessions[name]
+
+    def apply_late(state: ClusterState, session_id: SessionId, number: int, proposal: Proposal) -> Outcome:
+        if session_id in state.sessions_ended and not isinstance(proposal.command, StartSession):
+            return apply_module._apply_command(state, session_id, proposal.command)
+        return apply_unopened(state, session_id, number, proposal)
+
+    with (
+        patched(MemoryLedgerCore, "revoke_session", revoke_session),
+        patched(apply_module, "_apply_unopened", apply_late),
+    ):
+        yield
+
+
 @mutation()
 def s12_a_session_is_ended_without_asking_the_ledger() -> Iterator[None]:
     """Whoever is silent counts as gone."""

@@ -7,6 +7,7 @@ from typing import Any
 from agent.config.audit_classes import AuditClass
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.security.audit.audit_budget import AuditBudget
 from agent.security.audit.audit_events import (
     AuditedResource,
     AuditRecord,
@@ -17,9 +18,15 @@ from agent.security.audit.audit_events import (
 from agent.security.audit.audit_log import AuditLog, AuditSinkFailed
 from protocol.auth.operations import Operation, ResourceType
 from protocol.auth.principals import Principal
+from protocol.limits import AUDIT_LOG_EVENTS_MAX
 from tests.support.agent.ledger_parts import ManualClock
 
 ALICE = AuditSource(principal=Principal("User", "alice"), host="10.0.0.7", listener="SASL_SSL", client_id="shop")
+
+
+def no_budget() -> AuditBudget:
+    """One beyond what the log itself lets wait."""
+    return AuditBudget(source_events_max=100 * AUDIT_LOG_EVENTS_MAX)
 
 
 class RequestOfAlice:
@@ -49,7 +56,7 @@ class KeptSink:
 class KeptAuditLog(AuditLog):
     """An audit log of all classes, with its sink, clock and metrics at hand."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, budget: AuditBudget | None = None) -> None:
         self.sink = KeptSink()
         self.clock = clock or ManualClock()
         self.metrics = Metrics()
@@ -60,6 +67,7 @@ class KeptAuditLog(AuditLog):
             agent="a",
             clock=self.clock,
             metrics=self.metrics,
+            budget=budget,
         )
 
     def dropped(self, audit_class: AuditClass) -> int:

@@ -11,6 +11,7 @@ from agent.admin.configs import ConfigAdmin
 from agent.admin.topics import TopicAdmin
 from agent.cache.chunk_cache import ChunkCache
 from agent.config.authorizer_settings import AuthorizerSettings
+from agent.config.token_settings import TokenSettings
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.fetch_path import FetchPath
@@ -32,6 +33,7 @@ from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
 from agent.security.authorizer import Authorizer, StateAcls
 from agent.security.quotas import Quotas
+from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -205,7 +207,11 @@ async def tasks_that_fail() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def services_of(
-    paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup, authorizer: AuthorizerSettings | None = None
+    paths: DataPaths,
+    clock: ManualClock,
+    tasks: asyncio.TaskGroup,
+    authorizer: AuthorizerSettings | None = None,
+    token_settings: TokenSettings | None = None,
 ) -> Services:
     """What handlers use, over these paths."""
     parts = paths.parts
@@ -256,6 +262,9 @@ def services_of(
         ids=SystemIds(),
         checked_time=parts.proposed_time,
         is_clock_ahead=lambda: False,
+        delegation_tokens=DelegationTokens(
+            parts.ledger, settings=token_settings or TokenSettings(), checked_time=parts.proposed_time
+        ),
         authorizer=Authorizer(
             authorizer or AuthorizerSettings(),
             acls=StateAcls(parts.ledger),

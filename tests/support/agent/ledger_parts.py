@@ -160,7 +160,12 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 @asynccontextmanager
 async def running_parts(
-    ledger: Ledger | None = None, begin: StartSession | None = None, *, store: ObjectStore | None = None
+    ledger: Ledger | None = None,
+    begin: StartSession | None = None,
+    *,
+    store: ObjectStore | None = None,
+    is_holding_rules: bool = False,
+    is_name_mine: bool = False,
 ) -> AsyncIterator[Parts]:
     """Parts whose loops run and whose session is open; on the way out they stop as a killed process does."""
     ledger, store = ledger or MemoryLedger(), store or MemoryStore()
@@ -170,7 +175,7 @@ async def running_parts(
             tasks.create_task(parts.ledger.apply_loop.run()),
             tasks.create_task(parts.ledger.apply_loop.run_barriers()),
         ]
-        await parts.ledger.open(parts.begin)
+        await parts.ledger.open(parts.begin, is_holding_rules=is_holding_rules, is_name_mine=is_name_mine)
         loops.append(tasks.create_task(parts.ledger.writer.run()))
         try:
             yield parts

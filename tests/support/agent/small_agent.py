@@ -14,7 +14,8 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.recovery.audit import Audit
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
-from agent.views.state import state_statistics
+from agent.runtime.notices import Notice
+from agent.views.cluster_metrics import ClusterMetrics
 from coordinator.apply.apply import apply_proposal
 from coordinator.codec.codec import encode
 from coordinator.commands.commands import Command, Endpoint, Outcome, Proposal, ReportTime
@@ -181,7 +182,7 @@ class SmallAgent:
     def __init__(self) -> None:
         self.is_ready = True
         self.status_more: dict[str, object] = {}
-        self.noticed: Sequence[str] = ()
+        self.noticed: Sequence[Notice] = ()
         self.backend = MemoryLedger()
         self.ledger = PromptClient(self.backend)
         self.store = MemoryStore()
@@ -189,7 +190,11 @@ class SmallAgent:
         self.table_rebuild = MadeRebuild()
         self.table_updates = MadeUpdates()
         metrics = Metrics()
-        metrics.watch_state(lambda: state_statistics(self.state))
+        metrics.ledger_position.set_function(lambda: self.state.position)
+        cluster_metrics = ClusterMetrics(
+            state=lambda: self.state, is_leader=lambda: True, now_ms=lambda: None, clock=SystemClock()
+        )
+        metrics.add(cluster_metrics)
         self.services = AdminServices(
             is_ready=lambda: self.is_ready,
             notices=lambda: self.noticed,
@@ -197,6 +202,7 @@ class SmallAgent:
             ledger=self.ledger,
             store=self.store,
             metrics=metrics,
+            refresh_metrics=cluster_metrics.refresh,
             clock=SystemClock(),
             checked_time=lambda: None,
             broker_configs=BrokerConfigs({"log.retention.ms": "5"}, node_id=1, state=lambda: self.state),

@@ -48,9 +48,9 @@ class DrawnScramClient:
         return f"c={binding},{nonce}{extensions}"
 
     def _client_key(self, server_first: bytes) -> bytes:
-        return hmac.digest(self._salted(server_first), b"Client Key", self.mechanism.hash_name)
+        return hmac.digest(self.salted(server_first), b"Client Key", self.mechanism.hash_name)
 
-    def _salted(self, server_first: bytes) -> bytes:
+    def salted(self, server_first: bytes) -> bytes:
         _, salt, iterations = server_first.decode().split(",")[:3]
         return hashlib.pbkdf2_hmac(
             self.mechanism.hash_name, self.password.encode(), b64decode(salt[2:]), int(iterations[2:])

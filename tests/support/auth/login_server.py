@@ -6,14 +6,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass, field, replace
 
 from agent.config.sasl_settings import SaslSettings
+from agent.config.token_settings import TokenSettings
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from agent.security.authenticated_connections import AuthenticatedConnections
-from agent.security.failure_delays import FailureDelays
+from agent.security.connections.failure_delays import FailureDelays
+from agent.security.denial_barrier import DenialBarrier
 from agent.security.listener_authentication import ListenerAuthentication
+from agent.security.oauth.bearer_tokens import BearerTokens
+from agent.security.oauth.issuer_keys import IssuerKeys
 from agent.security.password_checks import PasswordChecks
 from agent.security.plain_users import PlainUsers
 from agent.security.scram_accounts import CredentialKey, CredentialSource, ScramAccounts
+from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from agent.server.login_connection import LoginConnection
@@ -57,6 +63,11 @@ class ExpiringClock(ManualClock):
         timeout = asyncio.timeout(None)
         self._timeouts.append(timeout)
         return timeout
+
+    @property
+    def delays(self) -> list[float]:
+        """The sleeps that take time; those of no time let other tasks go on."""
+        return [seconds for seconds in self.slept if seconds]
 
     def expire(self) -> None:
         """Ends all time-outs that run."""
@@ -142,10 +153,14 @@ class LoginServer:
     credentials: UserCredentials
     connections: AuthenticatedConnections
     audit_log: KeptAuditLog
+    barrier: DenialBarrier
+    tokens: DelegationTokens
+    ledger: LedgerClient
     peers: list[RawPeer] = field(default_factory=list)
 
-    async def connect(self) -> RawPeer:
-        peer = RawPeer(*await asyncio.open_connection("127.0.0.1", self.port))
+    async def connect(self, address: str = "127.0.0.1") -> RawPeer:
+        """A connection from an address of this machine."""
+        peer = RawPeer(*await asyncio.open_connection("127.0.0.1", self.port, local_addr=(address, 0)))
         self.peers.append(peer)
         return peer
 
@@ -156,16 +171,24 @@ class LoginServer:
 
 @asynccontextmanager
 async def login_server(
-    settings: SaslSettings = BOTH_MECHANISMS, *, plain_users: PlainUsers | None = None
+    settings: SaslSettings = BOTH_MECHANISMS,
+    *,
+    plain_users: PlainUsers | None = None,
+    issuer_keys: IssuerKeys | None = None,
 ) -> AsyncIterator[LoginServer]:
-    """A server on a free port, over a ledger and a store in memory."""
+    """A server on a free port, over a ledger and a store in memory. `issuer_keys` are those of OAUTHBEARER."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock, credentials, metrics = ExpiringClock(), UserCredentials(), paths.parts.metrics
         table = ConnectionTable(metrics=metrics)
         server = KafkaServer(table=table, clock=clock)
         source = credentials.source
-        accounts = ScramAccounts(source, decoy_secret=b"secret")
-        connections = AuthenticatedConnections(source, plain_users=plain_users, clock=clock, metrics=metrics)
+        # By the server's clock: that of the ledger's parts does not move.
+        tokens = DelegationTokens(paths.parts.ledger, settings=TokenSettings(key=b"key"), checked_time=clock.now_ms)
+        accounts = ScramAccounts(source, decoy_secret=b"secret", find_token=tokens.account)
+        connections = AuthenticatedConnections(
+            source, plain_users=plain_users, is_token_valid=tokens.is_valid, clock=clock, metrics=metrics
+        )
+        barrier = DenialBarrier(ledger=paths.parts.ledger, clock=clock)
         authentication = ListenerAuthentication(
             listener=LISTENER,
             settings=settings,
@@ -173,16 +196,36 @@ async def login_server(
             passwords=PasswordChecks(accounts, plain_users),
             failures=FailureDelays(),
             connections=connections,
+            before_login=lambda: barrier.before_login(),
             clock=clock,
             ids=SystemIds(),
             metrics=metrics,
+            bearer_tokens=_bearer_tokens(settings, issuer_keys, clock),
         )
         audit_log = KeptAuditLog(clock)
-        services = replace(services_of(paths, clock, tasks), audit_log=audit_log)
+        services = replace(services_of(paths, clock, tasks), audit_log=audit_log, delegation_tokens=tokens)
         port = await server.listen(LISTENER, "127.0.0.1", 0)
         await server.start_serving(lambda _: LoginConnection(table, services, tasks, authentication))
-        login = LoginServer(port, table, server, clock, metrics, credentials, connections, audit_log)
+        login = LoginServer(
+            port,
+            table,
+            server,
+            clock,
+            metrics,
+            credentials,
+            connections,
+            audit_log,
+            barrier,
+            tokens,
+            paths.parts.ledger,
+        )
         yield login
         for peer in login.peers:
             peer.writer.transport.abort()
         await server.drain(0)
+
+
+def _bearer_tokens(settings: SaslSettings, keys: IssuerKeys | None, clock: ExpiringClock) -> BearerTokens | None:
+    if settings.oauth is None or keys is None:
+        return None
+    return BearerTokens(settings.oauth, keys, clock)

@@ -6,8 +6,10 @@ Rule: what a test hands to apply is an entry of its own session and number: `tes
 import msgspec
 
 from coordinator.codec import codec as command_codec
+from coordinator.codec.command_wire import to_wire
 from coordinator.commands.commands import Command, Proposal
-from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
+from coordinator.commands.forms import form_needed
+from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.port import LedgerEntry, LedgerRecord
 from protocol.types import Position, SessionId
 
@@ -15,10 +17,8 @@ SESSION, NUMBER = SessionId(1), 0
 
 
 def since_of(command: Command) -> int:
-    """The first version of the rules that has this kind of command."""
-    since = getattr(type(command), "SINCE", RULES_FIRST)
-    assert isinstance(since, int)
-    return since
+    """The first version of the rules in whose form the command has a place."""
+    return form_needed(to_wire(command))
 
 
 def encode(proposal: Proposal, rules_version: int = RULES_NEWEST) -> bytes:

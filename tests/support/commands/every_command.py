@@ -1,5 +1,7 @@
 """Commands of every kind, by the names of their golden files, and those that entries without a checksum can carry."""
 
+from dataclasses import replace
+
 from msgspec import structs
 
 from coordinator.commands.admin import (
@@ -11,6 +13,7 @@ from coordinator.commands.admin import (
     CreatePartitions,
     OperationKind,
 )
+from coordinator.commands.agents import DescribeAgent, RequestDrain
 from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -26,12 +29,19 @@ from coordinator.commands.commands import (
     ForgetObjects,
     ForgetSessions,
     PartitionReplacement,
+    QuotaUse,
     RaiseRules,
     ReplaceChunks,
     ReplacedChunk,
     ReportDigest,
     ReportTime,
     StartDrain,
+)
+from coordinator.commands.delegation_tokens import (
+    CreateDelegationToken,
+    ExpireDelegationToken,
+    RemoveExpiredTokens,
+    RenewDelegationToken,
 )
 from coordinator.commands.group import (
     ClaimGroups,
@@ -133,6 +143,16 @@ SCRAM_ROW = ScramRow(
     iterations=4_096,
 )
 
+TOKEN_ID = "q1yVzUZmQ4WZ3o9gUuJrPA"
+CREATE_TOKEN = CreateDelegationToken(
+    token_id=TOKEN_ID,
+    owner="User:alice",
+    requester="User:spark",
+    renewers=("User:spark", "User:ü"),
+    lifetime_ms=604_800_000,
+    renewal_ms=86_400_000,
+)
+
 
 def write_classic(group: ClassicGroup) -> WriteClassicGroup:
     """The write of the group `g` under claim epoch 5."""
@@ -153,6 +173,10 @@ COMMANDS: dict[str, Command] = {
         session=77,
     ),
     "commit_many_chunks": commit(6, *[Chunk(partition=n % 7, batches=[Batch(timestamp=n)]) for n in range(200)]),
+    "commit_chunks_with_quota_uses": replace(
+        commit(9, Chunk(batches=[Batch()])),
+        quota_uses=(QuotaUse(key=(1 << 63) - 1, byte_count=1_000_000), QuotaUse(key=0, byte_count=0)),
+    ),
     "commit_chunks_with_crcs": commit(9, Chunk(batches=[Batch(crc=0xE3069283), Batch(crc=1)])),
     "replace_chunks": ReplaceChunks(
         topic_id=TOPIC,
@@ -310,6 +334,18 @@ COMMANDS: dict[str, Command] = {
         credentials=(SCRAM_ROW,),
         acls=CreateAcls.of([make_acl(Operation.ALTER, CLUSTER_NAME, resource_type=ResourceType.CLUSTER)]).rows,
     ),
+    "create_delegation_token": CREATE_TOKEN,
+    "renew_delegation_token": RenewDelegationToken(token_id=TOKEN_ID, renewer="User:ü", period_ms=1 << 40),
+    "expire_delegation_token": ExpireDelegationToken(
+        token_id=TOKEN_ID, requester="User:alice", period_ms=Milliseconds(0)
+    ),
+    "expire_delegation_token_at_once": ExpireDelegationToken(token_id=TOKEN_ID, requester="User:alice", period_ms=None),
+    "remove_expired_tokens": RemoveExpiredTokens(now_ms=Milliseconds(1 << 41), tokens_max=1_000),
+    "describe_agent": DescribeAgent(
+        http_url="https://10.0.0.7:9644", version="0.1.0", started_ms=Milliseconds(1 << 41)
+    ),
+    "describe_agent_without_a_clock": DescribeAgent(http_url=None, version="0.1.0", started_ms=None),
+    "request_drain": RequestDrain(session=SessionId(1 << 40)),
     "expire_offsets": ExpireOffsets(now_ms=Milliseconds(1 << 41), retention_ms=7, group_ids=("g", "h")),
 }
 UNCHECKED_COMMANDS = {name: command for name, command in COMMANDS.items() if since_of(command) < RULES_CHECKED_ENTRIES}

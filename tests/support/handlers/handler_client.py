@@ -17,6 +17,7 @@ from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import range_of
 from protocol.connection import RequestFrame
+from protocol.throttle_time import with_throttle_time
 from storage.object_store import Buffer
 from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, made, response_module
 
@@ -40,7 +41,7 @@ async def ask(
     What a `user` asks is counted in that user's quotas.
     """
     data = await ask_for_bytes(services, api_key, version, client, connection_epoch, user, rights, **values)
-    return kio_read(_response_type(api_key, version), data)
+    return kio_read(response_type(api_key, version), data)
 
 
 async def ask_for_bytes(
@@ -55,15 +56,7 @@ async def ask_for_bytes(
     **values: object,
 ) -> bytes:
     """The same as bytes, behind their header: kio does not read every answer that clients do."""
-    frame = RequestFrame(
-        number=0,
-        api_key=api_key,
-        api_version=version,
-        correlation_id=7,
-        client_id="me",
-        header_bytes=10,
-        body=memoryview(kio_write(_built(load_request_schema(api_key, version), values))),
-    )
+    frame = frame_of(api_key, version, values)
     request = Request(
         frame=frame,
         listener="PLAINTEXT",
@@ -73,11 +66,31 @@ async def ask_for_bytes(
         usage=None if user is None else usage_of(services.quotas, user, frame),
         rights=rights,
     )
-    answer = await handled(services, request)
-    served = range_of(api_key)
+    return answered(request.frame, await handled(services, request))
+
+
+def frame_of(api_key: int, version: int, values: Mapping[str, object]) -> RequestFrame:
+    """The frame of a request with these fields."""
+    return RequestFrame(
+        number=0,
+        api_key=api_key,
+        api_version=version,
+        correlation_id=7,
+        client_id="me",
+        header_bytes=10,
+        body=memoryview(kio_write(_built(load_request_schema(api_key, version), values))),
+    )
+
+
+def answered(frame: RequestFrame, answer: Sequence[Buffer]) -> bytes:
+    """The body of the response to a frame. A throttle time can be put into the answer as its handler divides it."""
+    served = range_of(frame.api_key)
     assert served is not None
-    header_bytes = CORRELATION_ID_BYTES + served.response_header_version(version)
-    return b"".join(bytes(part) for part in answer)[header_bytes:]
+    header_bytes = CORRELATION_ID_BYTES + served.response_header_version(frame.api_version)
+    sent = b"".join(bytes(part) for part in answer)
+    throttled = with_throttle_time(frame.api_key, frame.api_version, answer, 0)
+    assert b"".join(bytes(part) for part in throttled) == sent
+    return sent[header_bytes:]
 
 
 async def handled(services: Services, request: Request) -> Sequence[Buffer]:
@@ -99,7 +112,7 @@ async def turns_of_others(asked: Coroutine[object, object, KioEntity]) -> tuple[
     return task.result(), turns_count - 1
 
 
-def _response_type(api_key: int, version: int) -> type:
+def response_type(api_key: int, version: int) -> type:
     (found,) = (
         each
         for each in vars(response_module(api_key, version)).values()

@@ -18,10 +18,15 @@ from tests.support.records.plain_records import Record, make_batch
 
 
 def archiver(
-    parts: Parts, store: ObjectStore, lake: TableCommits | None = None, *, policy: ArchivePolicy | None = None
+    parts: Parts,
+    store: ObjectStore,
+    lake: TableCommits | None = None,
+    *,
+    policy: ArchivePolicy | None = None,
+    is_authorizer_enabled: bool = False,
 ) -> Archiver:
     return Archiver(
-        parts.context(),
+        replace(parts.context(), is_authorizer_enabled=is_authorizer_enabled),
         lake=lake_of(parts, store) if lake is None else lake,
         policy=policy or ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from agent.security.rights import Rights
+from agent.security.rights import RememberedBits, Rights
 from coordinator.security.acl_index import AclIndex
 from coordinator.security.acls import Acl
 from protocol.auth.operations import CLUSTER_NAME, EVERY_NAME, Operation, PatternType, Permission, ResourceType
@@ -27,20 +27,23 @@ class FixedJudge:
     def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         return any(key[0] is resource_type and bits >> operation & 1 for key, bits in self._now.items())
 
-    def may_remember(self) -> bool:
-        return True
+    def remember(self, known: dict[str, int], name: str, bits: int) -> None:
+        known[name] = bits
 
-    def forget_if_changed(self, rights: Rights) -> None:
+    def replace_old_bits(self, rights: Rights) -> None:
         now = self._table()
         if now != self._now:
             self._now = now
-            rights.forget()
+            rights.remember_in(RememberedBits(self))
 
     async def catch_up(self) -> None:
         self.barriers_count += 1
 
     def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
         self.denials.append((operation, resource_type, frozenset(names)))
+
+    def rule(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        return f"the table's {operation.name} on {resource_type.name}:{name}"
 
 
 def rights_of(table: Table) -> Rights:

@@ -15,7 +15,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.support.processes import Process, free_port, provided
+from tests.support.ports import free_port
+from tests.support.processes import Process, provided
 from tools import go_servers, pins
 
 

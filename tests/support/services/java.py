@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Process, free_port, is_listening, provided
+from tests.support.ports import free_port
+from tests.support.processes import Process, is_listening, provided
 from tools import jars, java_runtime
 
 

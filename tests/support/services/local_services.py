@@ -19,9 +19,9 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.support.processes import START_SECONDS_MAX, Process, free_port, is_listening, provided
-from tests.support.services.java import SHORT_LIVED
-from tests.support.services.spark_python import worker_python
+from tests.support.ports import free_port
+from tests.support.processes import START_SECONDS_MAX, Process, is_listening, provided
+from tests.support.services.spark_sessions import spark_over
 from tools import go_servers, jars
 
 if TYPE_CHECKING:
@@ -180,37 +180,8 @@ def spark_session(
     java: Path, spark_jars: list[Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator["SparkSession"]:
     """A Spark session with two workers in this process's Java, able to read Iceberg tables and S3."""
-    from pyspark.sql import SparkSession
-
-    folder = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_HOME", str(java.parent.parent))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYSPARK_PYTHON", str(worker_python(folder)))
-        session = (
-            SparkSession.builder.master("local[2]")
-            .appName("penstock-tests")
-            .config("spark.jars", ",".join(map(str, spark_jars)))
-            .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
-            .config("spark.ui.enabled", "false")
-            .config("spark.driver.memory", "1g")
-            .config("spark.driver.extraJavaOptions", " ".join(SHORT_LIVED))
-            .config("spark.sql.shuffle.partitions", "4")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-            .config("spark.local.dir", str(folder / "local"))
-            .getOrCreate()
-        )
-        session.sparkContext.setLogLevel("ERROR")
-        try:
-            yield session
-        finally:
-            gateway = session.sparkContext._gateway
-            session.stop()
-            assert gateway is not None
-            gateway.shutdown()
-            gateway.proc.stdin.close()  # upon which Spark's Java ends
-            gateway.proc.wait(timeout=60)
+    with spark_over(java, spark_jars, tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture

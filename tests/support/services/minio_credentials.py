@@ -11,6 +11,16 @@ def limited_keys(minio: Minio, bucket: str, actions: Sequence[str], *, undeletab
 
     With `undeletable` they may not delete what lies below that prefix of the bucket.
     """
+    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
+    statements: list[object] = [{"Effect": "Allow", "Action": list(actions), "Resource": resources}]
+    if undeletable:
+        protected = f"arn:aws:s3:::{bucket}/{undeletable}*"
+        statements.append({"Effect": "Deny", "Action": ["s3:DeleteObject"], "Resource": [protected]})
+    return keys_of_policy(minio, json.dumps({"Version": "2012-10-17", "Statement": statements}))
+
+
+def keys_of_policy(minio: Minio, policy: str) -> dict[str, str]:
+    """The AWS variables of credentials that may do what a policy allows, and no more."""
     import botocore.session
 
     client = botocore.session.get_session().create_client(
@@ -20,16 +30,11 @@ def limited_keys(minio: Minio, bucket: str, actions: Sequence[str], *, undeletab
         aws_access_key_id=minio.access_key,
         aws_secret_access_key=minio.secret_key,
     )
-    resources = [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]
-    statements: list[object] = [{"Effect": "Allow", "Action": list(actions), "Resource": resources}]
-    if undeletable:
-        protected = f"arn:aws:s3:::{bucket}/{undeletable}*"
-        statements.append({"Effect": "Deny", "Action": ["s3:DeleteObject"], "Resource": [protected]})
     found = client.assume_role(
         RoleArn="arn:aws:iam::123456789012:role/any",
         RoleSessionName="test",
         DurationSeconds=3600,
-        Policy=json.dumps({"Version": "2012-10-17", "Statement": statements}),
+        Policy=policy,
     )["Credentials"]
     return {
         "AWS_ACCESS_KEY_ID": found["AccessKeyId"],

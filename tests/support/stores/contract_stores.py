@@ -18,10 +18,10 @@ bucket_numbers = itertools.count()
 class NoObserver:
     """Checks that what it is given can be true, and records nothing."""
 
-    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
+    def observe(self, object_bytes: int, seconds: float, *, failure: str | None) -> None:
         assert object_bytes >= 0
         assert seconds >= 0
-        assert is_failed in {False, True}
+        assert failure is None or failure
 
 
 def packs(folder: Path, *, is_durable: bool = True) -> PackStore:

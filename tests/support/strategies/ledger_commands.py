@@ -1,7 +1,10 @@
 """Arbitrary commands of a few sessions, topics, objects and producers, so that they meet each other."""
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
+from coordinator.commands.agents import DescribeAgent, RequestDrain
 from coordinator.commands.commands import (
     AllocateProducerIds,
     ApplyRetention,
@@ -14,6 +17,7 @@ from coordinator.commands.commands import (
     ExpireProducers,
     ForgetObjects,
     ForgetSessions,
+    QuotaUse,
     RaiseRules,
     ReportDigest,
     ReportTime,
@@ -27,6 +31,7 @@ from tests.support.strategies.admin_commands import admin_commands
 from tests.support.strategies.group_commands import group_commands
 from tests.support.strategies.registry_commands import registry_commands
 from tests.support.strategies.security_commands import security_commands
+from tests.support.strategies.token_commands import token_commands
 
 TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
 NAMES = ["a", "a.b", "a_b"]
@@ -51,10 +56,11 @@ chunks = st.builds(
     | st.lists(plain_batches | producer_batches, min_size=1, max_size=6),
 )
 commits = st.builds(
-    lambda number, session, parts: commit(number, *parts, session=session),
+    lambda number, session, parts, uses: replace(commit(number, *parts, session=session), quota_uses=uses),
     numbers,
     sessions,
     st.lists(chunks, min_size=1, max_size=4),
+    st.just(()) | st.tuples(st.builds(QuotaUse, key=st.integers(0, 3), byte_count=st.integers(0, 9))),
 )
 creations: st.SearchStrategy[CreateTopic] = st.builds(
     lambda name, topic_id, partitions, configs: create(name, topic_id=topic_id, partitions=partitions, **configs),
@@ -80,6 +86,13 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(start, st.sampled_from(["a", "b"]), node=st.integers(1, 2), rules=st.integers(0, 2)),
     st.builds(EndSession, session=sessions.map(SessionId)),
     st.builds(StartDrain, session=sessions.map(SessionId)),
+    st.builds(
+        DescribeAgent,
+        http_url=st.none() | st.just("http://a:1"),
+        version=st.just("1"),
+        started_ms=st.none() | st.integers(0, 9).map(Milliseconds),
+    ),
+    st.builds(RequestDrain, session=sessions.map(SessionId)),
     st.builds(ClaimMaintenanceLeader, epoch=st.integers(0, 3)),
     st.just(CompareDigest(shape=bytes(8))),
     st.builds(ReportDigest, position=st.integers(0, 20), digest=st.sampled_from([None, bytes(32), b"1" * 32])),
@@ -107,5 +120,6 @@ commands: st.SearchStrategy[Command] = st.one_of(
     admin_commands,
     registry_commands,
     security_commands,
+    token_commands,
     st.just(ReportTime()),
 )

@@ -1,10 +1,13 @@
 """How an agent starts: whatever it writes first already carries a time that may be believed, or none."""
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -16,6 +19,8 @@ from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
+from agent.runtime.notices import Notice, NoticeKind
+from agent.security import authenticated_connections
 from coordinator.codec.codec import decode
 from coordinator.commands.commands import Proposal, ReportTime, StartSession
 from coordinator.ledger.memory import MemoryLedger
@@ -24,6 +29,8 @@ from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, S
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from tests.support.agent.ledger_parts import running_parts
+from tests.support.auth.plain_users import plain_user
+from tests.support.clients.http_client import ask_http
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -36,6 +43,7 @@ async def serving(
     *,
     reserves: DiskReserves | None = None,
     is_time_accepted: bool = False,
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> AsyncIterator[Agent]:
     """An agent on free ports of this machine that stops as it is asked to."""
     values: dict[str, object] = {
@@ -43,6 +51,7 @@ async def serving(
         "http": "127.0.0.1:0",
         "data-dir": str(folder),
         "store": "memory:",
+        **more,
     }
     if is_time_accepted:
         values["accept-time"] = True
@@ -128,7 +137,7 @@ async def test_a_disk_that_is_full_is_said_by_the_agent(tmp_path: Path) -> None:
         reserve.find_full()
         full, is_ready = agent.notices(), agent.is_ready
     assert (before, is_ready) == ([], True)
-    assert [line.partition(",")[0] for line in full] == ["the disk is full"]
+    assert [notice.detail.partition(",")[0] for notice in full] == ["the disk is full"]
 
 
 USED_MORE_AND_MORE = """
@@ -173,10 +182,41 @@ def test_an_agent_loads_the_compiler_once_it_took_many_records_and_says_the_same
     assert told == ["idle False False", "few records False False False", "many records True True True", "same True"]
 
 
-def test_what_a_person_must_act_on_is_a_line_each_with_its_page() -> None:
+def test_what_an_operator_must_act_on_is_a_notice_each_with_its_page() -> None:
     assert notices(disk_text="", clock_text="", damaged_objects_count=0) == []
     assert notices(disk_text="the disk is full", clock_text="the clock is behind", damaged_objects_count=2) == [
-        'the disk is full, no records are accepted: docs/operations/disk.md, "The disk is full"',
-        'the clock is behind: docs/operations/clock.md, "The clock is wrong, or was set"',
-        'consumers meet damaged objects (2): docs/operations/damage.md, "A damaged file"',
+        Notice(
+            kind=NoticeKind.DISK_FULL,
+            detail='the disk is full, no records are accepted: docs/operations/disk.md, "The disk is full"',
+        ),
+        Notice(
+            kind=NoticeKind.CLOCK_NOT_BELIEVED,
+            detail='the clock is behind: docs/operations/clock.md, "The clock is wrong, or was set"',
+        ),
+        Notice(
+            kind=NoticeKind.OBJECTS_DAMAGED,
+            detail='consumers meet damaged objects (2): docs/operations/damage.md, "A damaged file"',
+        ),
     ]
+
+
+async def test_a_user_who_leaves_the_file_is_out_over_http_without_a_listener_with_sasl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(authenticated_connections, "CREDENTIAL_CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(authenticated_connections, "PLAIN_USERS_RELOAD_SECONDS", 0.0)
+    users, shown = tmp_path / "users", "Basic " + b64encode(b"alice:w").decode()
+    users.write_text(plain_user("alice", "w"))
+    store = MemoryStore()
+    async with serving(tmp_path / "data", MemoryLedger(), store, more={"plain-users": str(users)}) as agent:
+
+        async def status() -> int:
+            return (
+                await asyncio.to_thread(ask_http, str(agent.http), "GET", "/api/status", authorization=shown)
+            ).status
+
+        assert await status() == 200
+        users.write_text("")
+        async with asyncio.timeout(10):  # the file is read again every 20 ms
+            while await status() != 401:
+                pass

@@ -17,10 +17,12 @@ from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.codec.codec import decode
+from coordinator.commands.agents import RequestDrain
 from coordinator.commands.commands import EndSession, StartDrain
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import SessionId
 from storage.memory_store import MemoryStore
+from tests.support.agent.ledger_parts import until
 
 
 @asynccontextmanager
@@ -69,6 +71,36 @@ async def test_an_agent_that_is_not_alone_tells_that_it_drains_before_its_sessio
         assert not leaving.is_ready
         assert drains_and_ends(core) == [StartDrain(session=session), EndSession(session=session)]
         await staying.drain()
+
+
+async def test_an_agent_says_where_its_http_port_is(tmp_path: Path, core: MemoryLedgerCore) -> None:
+    async with agent_named("a", tmp_path, core, MemoryStore()) as agent:
+        broker = agent.broker
+        await until(lambda: broker.state.sessions[broker.session].version is not None)
+        session = broker.state.sessions[broker.session]
+        assert session.http_url == f"http://{agent.http}" == agent.status()["http"]
+        assert session.started_ms > 0
+        await agent.drain()
+
+
+async def test_an_agent_that_is_asked_drains_and_serves_again_once_it_is_alone(
+    tmp_path: Path, core: MemoryLedgerCore
+) -> None:
+    store = MemoryStore()
+    async with agent_named("a", tmp_path, core, store) as staying, agent_named("b", tmp_path, core, store) as spare:
+        session = SessionId(int(str(spare.status()["session"])))
+        await staying.broker.services.ledger.propose(RequestDrain(session=session))
+        await until(lambda: spare.broker.services.draining.is_redirecting)
+        await until(lambda: staying.broker.state.sessions[session].is_draining)
+        assert drains_and_ends(core) == [StartDrain(session=session)]
+        assert [broker.node_id for broker in staying.broker.services.brokers("PLAINTEXT")] == [staying.broker.node_id]
+        await until(lambda: not spare.is_serving)
+        await staying.drain()
+        await spare.broker.services.ledger.barrier()
+        await until(lambda: spare.is_serving)
+        assert [broker.node_id for broker in spare.broker.services.brokers("PLAINTEXT")] == [spare.broker.node_id]
+        await spare.drain()
+        assert drains_and_ends(core)[-1] == EndSession(session=session)
 
 
 async def test_an_agent_that_is_alone_has_nobody_to_send_clients_to(tmp_path: Path, core: MemoryLedgerCore) -> None:

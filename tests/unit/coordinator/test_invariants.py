@@ -9,10 +9,12 @@ from coordinator.apply.objects import add_object
 from coordinator.commands.group import ClaimGroups, WriteClassicGroup
 from coordinator.commands.group_values import ClassicGroup, GroupState
 from coordinator.invariants import check
+from coordinator.security.delegation_tokens import DelegationToken
 from coordinator.state.chunk_index import ChunkIndex
 from coordinator.state.state import ClusterState, DigestComparison, PartitionState, TableState, TopicState
+from protocol.auth.principals import USER, Principal
 from protocol.auth.scram_credentials import ScramMechanism
-from protocol.limits import ACLS_MAX
+from protocol.limits import ACLS_MAX, DELEGATION_TOKENS_MAX
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, Sequence, SessionId
 from storage.refs import ObjectKind
 from tests.support.acls import make_acl
@@ -153,6 +155,20 @@ def too_many_acls(state: ClusterState) -> None:
     state.is_security_set_up = True
     for number in range(ACLS_MAX + 1):
         state.acls[make_acl(name=f"t{number}")] = None
+
+
+def token(**times: int) -> DelegationToken:
+    alice = Principal(USER, "alice")
+    ends = {name: Milliseconds(time) for name, time in {"issue_ms": 1, "expiry_ms": 2, "max_ms": 2, **times}.items()}
+    return DelegationToken(owner=alice, requester=alice, renewers=(), **ends)
+
+
+def too_many_tokens(state: ClusterState) -> None:
+    state.tokens = {str(number): token() for number in range(DELEGATION_TOKENS_MAX + 1)}
+
+
+def token_beyond_its_life(state: ClusterState) -> None:
+    state.tokens["A"] = token(expiry_ms=3)
 
 
 def no_quota(state: ClusterState) -> None:
@@ -385,6 +401,8 @@ def strange_leader(state: ClusterState) -> None:
         (no_quota, "has the quotas {'a': 0.0}"),
         (index_without_acls, "acl_index does not mirror the 1 ACLs"),
         (credential_before_any, "0 ACLs and 1 credentials are there, and none ever was"),
+        (too_many_tokens, f"{DELEGATION_TOKENS_MAX + 1} delegation tokens are more than there may be"),
+        (token_beyond_its_life, "the delegation token A does not end between its begin and its longest life"),
         (too_many_acls, f"{ACLS_MAX + 1} ACLs and 0 credentials are more than there may be"),
     ],
 )

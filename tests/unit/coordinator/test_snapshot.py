@@ -8,8 +8,18 @@ import pytest
 
 from coordinator.codec.snapshot_frame import framed, has_checksum, unframed
 from coordinator.codec.snapshot_wire import SHAPE_BYTES, SnapshotPartition, described_shape, snapshot_shape
-from coordinator.commands.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
-from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
+from coordinator.commands.agents import DescribeAgent, RequestDrain
+from coordinator.commands.commands import AllocateProducerIds, DeleteTopic, Done, EndSession, ReportTime, StartDrain
+from coordinator.commands.rules import (
+    RULES_AGENTS,
+    RULES_CHECKED_ENTRIES,
+    RULES_CHECKED_STORAGE,
+    RULES_DELEGATION_TOKENS,
+    RULES_FIRST,
+    RULES_NEWEST,
+    RULES_QUOTA_USE,
+    RULES_SECURITY,
+)
 from coordinator.invariants import check
 from coordinator.ledger.port import LedgerCorrupt, NewerRules
 from coordinator.snapshot import (
@@ -173,6 +183,10 @@ def test_s3_a_snapshot_is_as_the_first_version_wrote_it_while_its_rules_are_in_f
     [
         (RULES_CHECKED_STORAGE, "1247b7aed9edab46", "adaa8b3811de0c9a"),
         (RULES_CHECKED_ENTRIES, "b13b9cfd95a25a8e", "b13b9cfd95a25a8e"),
+        (RULES_SECURITY, "155880adad2f754a", "155880adad2f754a"),
+        (RULES_DELEGATION_TOKENS, "d1b6c4c3205ebfb3", "d1b6c4c3205ebfb3"),
+        (RULES_QUOTA_USE, "d1b6c4c3205ebfb3", "d1b6c4c3205ebfb3"),
+        (RULES_AGENTS, "bd55011069ea57c4", "bd55011069ea57c4"),
     ],
 )
 def test_s3_a_recorded_shape_stands_for_one_form(rules_version: int, described: str, recorded: str) -> None:
@@ -184,6 +198,8 @@ def test_s3_a_recorded_shape_stands_for_one_form(rules_version: int, described: 
 def test_s3_every_form_of_a_snapshot_has_a_shape_of_its_own() -> None:
     shapes = {rules_version: snapshot_shape(rules_version) for rules_version in range(RULES_FIRST, RULES_NEWEST + 1)}
     assert {len(shape) for shape in shapes.values()} == {SHAPE_BYTES}
+    # RULES_QUOTA_USE changes an entry, and no snapshot.
+    assert shapes.pop(RULES_QUOTA_USE) == shapes[RULES_DELEGATION_TOKENS]
     assert len({*shapes.values()}) == len(shapes)
 
 
@@ -213,6 +229,25 @@ def test_positions_of_producers_are_kept_from_the_rules_on_that_have_them() -> N
     body[11][0][4][0][-2].append(5)
     with pytest.raises(LedgerCorrupt, match="longer"):
         decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
+
+
+def described() -> Cluster:
+    """A cluster whose agent has described itself and drains on request, and one that does neither."""
+    cluster = Cluster.started(RULES_AGENTS)
+    cluster.do(start("b", node=2, rules=RULES_AGENTS), session=2)
+    description = DescribeAgent(http_url="http://a:9644", version="0.1.0", started_ms=Milliseconds(1_000))
+    for command in (description, RequestDrain(session=SessionId(1)), StartDrain(session=SessionId(1))):
+        assert cluster.do(command, time_ms=2_000) == Done()
+    return cluster
+
+
+def test_what_agents_say_of_themselves_is_part_of_the_state() -> None:
+    state = described().state
+    kept = golden_bytes("snapshots/with_described_agents", encode_snapshot(state))
+    sessions = decode_snapshot(kept).sessions
+    assert sessions == state.sessions
+    assert sessions[SessionId(1)].draining_since_ms == 2_000
+    assert digest(decode_snapshot(kept)) == digest(state)
 
 
 def test_s3_a_field_that_is_not_known_is_refused() -> None:

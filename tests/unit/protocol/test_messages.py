@@ -18,7 +18,7 @@ from kio.static.primitive import i32, i32Timedelta
 from protocol.connection import RequestFrame
 from protocol.errors import MalformedRequest
 from protocol.limits import REQUEST_METADATA_BYTES_MAX
-from protocol.messages import read_request, write_response
+from protocol.messages import read_request, write_body, write_response
 
 NO_TIME = i32Timedelta.parse(timedelta(0))
 
@@ -151,6 +151,7 @@ class TestAnswering:
     def test_api_versions_never_has(self) -> None:
         answer = ApiVersionsResponse3(error_code=ErrorCode.none, api_keys=(), throttle_time=NO_TIME)
         assert write_response(frame_of(18, 3, b""), answer) == [b"\0\0\0\7" + b"\0\0\1\0\0\0\0\0"]
+        assert write_body(answer) == b"\0\0\1\0\0\0\0\0", "a body that is kept has no header"
 
     def test_an_unknown_version_of_api_versions_is_answered_in_version_0(self) -> None:
         answer = ApiVersionsResponse0(error_code=ErrorCode.unsupported_version, api_keys=())

@@ -79,6 +79,9 @@ CASES.add(
         mask=("IssueTimestampMs", "ExpiryTimestampMs", "MaxTimestampMs"),
     ),
 )
+CASES.add("admin.renew-token", Step("RenewDelegationToken", 2, {"Hmac": b"hmac", "RenewPeriodMs": -1}))
+CASES.add("admin.expire-token", Step("ExpireDelegationToken", 2, {"Hmac": b"hmac", "ExpiryTimePeriodMs": -1}))
+CASES.add("admin.describe-tokens", Step("DescribeDelegationToken", 3, {"Owners": None}))
 CASES.add(
     "admin.telemetry",
     Step(

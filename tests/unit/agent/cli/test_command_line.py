@@ -74,6 +74,8 @@ def test_what_was_asked_wrongly_is_explained(arguments: list[str], words: str) -
         ["produce", "t", "--value", "v"],
         ["inspect", "ledger"],
         ["acls", "confirm"],
+        ["agents", "list"],
+        ["agents", "drain", "a"],
     ],
 )
 def test_an_agent_that_does_not_answer_is_named(arguments: list[str]) -> None:

@@ -5,11 +5,13 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.cli.processes import settings_of_processes
+from agent.config.addresses import HostPort, HttpAddress
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from tests.support.processes import Process
 
@@ -38,7 +40,13 @@ class TestSettings:
             [9094, 19194],
         ]
         assert [one.http.port for one in each] == [9644, 9645, 9646]
+        assert [str(one.advertised_http) for one in each] == [f"http://127.0.0.1:{port}" for port in (9644, 9645, 9646)]
         assert {one.processes for one in each} == {1}
+
+    def test_a_name_in_the_host_of_the_http_address_keeps_its_port(self) -> None:
+        named = HttpAddress(is_https=True, address=HostPort(host="{name}.example", port=443))
+        each = settings_of_processes(replace(loaded(), advertised_http=named))
+        assert {str(one.advertised_http) for one in each} == {"https://{name}.example:443"}
 
     def test_free_ports_stay_free_ports(self) -> None:
         each = settings_of_processes(loaded(listen=["127.0.0.1:0"], http="127.0.0.1:0"))

@@ -114,6 +114,7 @@ WRONG: list[tuple[Mapping[str, object], ErrorCode, str]] = [
     ({"operation": ANY}, ErrorCode.invalid_request, "Invalid operation ANY"),
     ({"permission_type": ANY}, ErrorCode.invalid_request, "Invalid permissionType ANY"),
     ({"resource_name": ""}, ErrorCode.invalid_request, "empty"),
+    ({"host": ""}, ErrorCode.invalid_request, "Host should not be empty"),
     ({"resource_type": 4}, ErrorCode.invalid_request, "kafka-cluster"),
     ({"principal": "alice"}, ErrorCode.invalid_request, "Could not parse principal from `alice`"),
     ({"principal": "User:" + "a" * SECURITY_NAME_CHARS_MAX}, ErrorCode.policy_violation, "1029 characters"),

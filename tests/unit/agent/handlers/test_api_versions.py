@@ -46,3 +46,14 @@ async def test_features_that_begin_at_level_zero_are_told_from_version_four_on()
 async def test_what_clients_of_the_second_level_need_is_served_altogether() -> None:
     served = {each.api_key: each.max_version for each in (await told(4)).api_keys}
     assert all(served.get(api_key, -1) >= version for api_key, version in V2_VERSIONS.items())
+
+
+async def test_an_answer_that_is_kept_is_not_given_after_the_level_has_changed() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, paths.parts.clock, tasks)
+        said = {"client_software_name": "me", "client_software_version": "1"}
+        before = await ask(services, API_KEY, 4, **said)
+        assert await ask(services, API_KEY, 4, **said) == before
+        await services.ledger.propose(SetTransactionVersion(level=1))
+        (feature,) = (await ask(services, API_KEY, 4, **said)).finalized_features
+        assert feature.max_version_level == 1

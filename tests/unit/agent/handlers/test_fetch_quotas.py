@@ -110,3 +110,13 @@ async def test_it_asks_for_no_more_than_all_windows_allow(bytes_min: int) -> Non
         services.state.client_quotas = {}
         everything = await fetched(services)
         assert 0 < sum(sizes) < sum(len(p.records or b"") for topic in everything.responses for p in topic.partitions)
+
+
+async def test_records_that_are_given_out_are_counted_by_topic() -> None:
+    async with serving() as services:
+        answer = await fetched(services)
+        record_bytes = float(sum(len(each.records) for topic in answer.responses for each in topic.partitions))
+        text = services.metrics.exposition().decode()
+    assert f"penstock_fetch_bytes_total {record_bytes}" in text
+    assert f'penstock_topic_bytes_total{{direction="out",topic="t"}} {record_bytes}' in text
+    assert 'penstock_topic_records_total{direction="out",topic="t"} 6.0' in text, "with a marker behind each"

@@ -1,6 +1,8 @@
 """Who is answered at the paths that are neither the catalog's nor the registry's."""
 
 import pytest
+from starlette.datastructures import URL
+from starlette.requests import HTTPConnection
 from starlette.routing import Route
 
 from agent.config.http_auth import HttpAccess, HttpTokens
@@ -53,6 +55,17 @@ async def test_with_tokens_nobody_without_one_is_answered(method: str, path: str
     assert answer.headers["www-authenticate"].startswith("Bearer, Basic ")
     wrong = await client(tokens=True)(method, path, b"{}", headers={"authorization": f"Bearer {TOKEN}x"})
     assert code_of(wrong) == (401, "not_authenticated")
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+async def test_a_path_in_the_host_header_opens_nothing(monkeypatch: pytest.MonkeyPatch, method: str, path: str) -> None:
+    """Starlette 1.0 puts the header in front of the path, as it came."""
+    url = property(lambda request: URL(f"http://{request.headers['host']}{request.scope['path']}"))
+    monkeypatch.setattr(HTTPConnection, "url", url)
+    for host in ("127.0.0.1/live?", "127.0.0.1/ready#", "127.0.0.1/metrics?"):
+        answer = await client(tokens=True, metrics_open=True, host=host)(method, path, b"{}")
+        expected = (403, "foreign_host") if path == "/metrics" else (401, "not_authenticated")
+        assert code_of(answer) == expected
 
 
 @pytest.mark.parametrize("path", ["/none", "/", "/live/", "//metrics", "/api", "/metrics/"])

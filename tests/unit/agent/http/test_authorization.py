@@ -10,6 +10,7 @@ from agent.config.http_auth import HttpAccess, HttpTokens
 from agent.http.client_certificates import with_certificate
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry import rest_api as registry_api
+from agent.runtime.notices import Notice, NoticeKind
 from agent.security.audit.audit_events import AuditEvent, DenialEvent
 from agent.security.required_http_rights import HTTP_RIGHTS, REGISTRY_RIGHTS
 from coordinator.state.state import TableState
@@ -31,6 +32,7 @@ BODIES: Mapping[str, bytes] = {
     "POST /iceberg/v1/namespaces/{namespace}/tables/{table}": b'{"requirements": [], "updates": [{"action": '
     b'"set-properties", "updates": {"owner": "x"}}, {"action": "remove-snapshot-ref", "ref-name": "t"}]}',
     "POST /api/audit": b'{"repair": true}',
+    "POST /api/tail/{name}/urls": b'{"ranges": [["intake/1/0", 8, 100]]}',
 }
 
 
@@ -164,13 +166,17 @@ async def test_a_list_that_leaves_something_out_is_no_denial() -> None:
 
 async def test_the_bucket_is_told_to_those_that_may_describe_the_cluster() -> None:
     tenant = Tenant({})
-    tenant.agent.status_more = {"store": "s3://bucket", "version": "1"}
-    assert await tenant.json("GET /api/status") == {
-        "is_ready": True, "name": "a", "version": "1", "kafka": ["PLAINTEXT://127.0.0.1:9092"],
-    }  # fmt: skip
+    tenant.agent.status_more = {"store": "s3://bucket", "version": "1", "cluster_id": "c"}
+    tenant.agent.noticed = [Notice(kind=NoticeKind.REVOCATION_LIST_ENDED, detail="/etc/crl.pem has ended")]
+    public = {"is_ready": True, "name": "a", "version": "1", "kafka": ["PLAINTEXT://127.0.0.1:9092"]}
+    assert await tenant.json("GET /api/status") == {**public, "cluster_id": "c"}
+    stranger = Tenant({}, is_anonymous=True)
+    stranger.agent.status_more, stranger.agent.noticed = tenant.agent.status_more, tenant.agent.noticed
+    assert await stranger.json("GET /api/status") == public, "salts of unknown users may follow from the cluster's id"
     operator = Tenant(on_cluster(DESCRIBE))
-    operator.agent.status_more = {"store": "s3://bucket"}
-    assert (await operator.json("GET /api/status"))["store"] == "s3://bucket"
+    operator.agent.status_more, operator.agent.noticed = {"store": "s3://bucket"}, tenant.agent.noticed
+    described = await operator.json("GET /api/status")
+    assert (described["store"], described["notices"]) == ("s3://bucket", ["/etc/crl.pem has ended"])
     assert (await operator.json("GET /api/lake"))["external_catalogs"] != []
     assert (await tenant.json("GET /api/lake"))["external_catalogs"] == []
 

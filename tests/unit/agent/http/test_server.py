@@ -1,4 +1,7 @@
-"""The HTTP port over real sockets."""
+"""The HTTP port over real sockets.
+
+Over 500 lines: each test sends one or two requests through the one small client, and no group of them stands apart.
+"""
 
 import asyncio
 import json
@@ -14,9 +17,11 @@ from agent.config.http_auth import HttpAccess
 from agent.http.server import HttpServer
 from agent.http.uvicorn_protocol import BoundedProtocol
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
+from agent.runtime.notices import Notice, NoticeKind
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.snapshot import digest
 from coordinator.state.state import TableState
+from protocol.limits import HTTP_CONNECTIONS_MAX
 from protocol.types import Milliseconds
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.support.agent.small_agent import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, SmallAgent, rows_of
@@ -241,6 +246,31 @@ class TestSlowClients:
 JSON_HEAD = b"Host: localhost\r\nContent-Type: application/json\r\n"
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"GET /live HTTP/1.1\r\n",
+        b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /api/archive HTTP/1.1\r\n" + JSON_HEAD + b"Content-Length: 60000\r\n\r\n{",
+    ],
+    ids=["silent", "head", "idle", "body"],
+)
+async def test_a_crowd_of_silent_connections_keeps_nobody_out(client: Client, sent: bytes) -> None:
+    crowd = []
+    for _ in range(HTTP_CONNECTIONS_MAX + 20):
+        reader, writer = await asyncio.open_connection(client.address.host, client.address.port)
+        writer.write(sent)
+        crowd.append((reader, writer))
+    assert await client.get("/live") == (200, b"live\n")
+    async with asyncio.timeout(10):  # the first ones had to go; the newest are there, and would be answered
+        with suppress(ConnectionError):
+            await crowd[0][0].read()
+    assert not crowd[-1][0].at_eof()
+    for _, writer in crowd:
+        writer.close()
+
+
 @pytest.mark.parametrize("path", [b"/api/archive", b"/schema-registry/subjects/a/versions"])
 @pytest.mark.parametrize(
     "sent",
@@ -278,10 +308,19 @@ async def test_ready_is_what_the_agent_says(agent: SmallAgent, client: Client) -
     assert (await client.get("/ready"))[0] == 503
 
 
-async def test_ready_says_what_a_person_must_act_on_and_stays_ready(agent: SmallAgent, client: Client) -> None:
+async def test_ready_names_what_an_operator_must_act_on_and_the_status_has_the_details(
+    agent: SmallAgent, client: Client
+) -> None:
     assert await client.get("/ready") == (200, b"ready\n")
-    agent.noticed = ["the disk is full"]
-    assert await client.get("/ready") == (200, b"ready\nthe disk is full\n")
+    agent.noticed = [
+        Notice(kind=kind, detail=f"/etc/{kind.name} at 10.0.0.1, listener {listener}")
+        for kind in NoticeKind
+        for listener in ("IN", "OUT")
+    ]
+    status, body = await client.get("/ready")
+    assert (status, body.decode().splitlines()) == (200, ["ready", *(kind.value for kind in NoticeKind)])
+    shown = (await client.get_json("/api/status"))["notices"]
+    assert shown == [notice.detail for notice in agent.noticed]
 
 
 async def test_an_outage_of_the_ledger_takes_health_and_metrics_nowhere(agent: SmallAgent, client: Client) -> None:
@@ -300,6 +339,7 @@ async def test_metrics_are_prometheus_text_with_the_state(client: Client) -> Non
 async def test_status_has_the_kafka_addresses(client: Client) -> None:
     assert await client.get_json("/api/status") == {
         "is_ready": True,
+        "notices": [],
         "name": "a",
         "kafka": ["PLAINTEXT://127.0.0.1:9092"],
     }

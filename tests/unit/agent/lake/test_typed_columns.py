@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from agent.lake.table_rebuild import TableRebuild
+from agent.lake.typed_columns import TypedColumnsOfTopics
 from coordinator.commands.commands import CreateTopic
 from coordinator.commands.registry import (
     DeleteVersions,
@@ -19,6 +20,8 @@ from iceberg_export.parquet import archive_file
 from iceberg_export.parquet.arrow_footer import read_footer
 from iceberg_export.rows.schema import COLUMNS
 from iceberg_export.tables.columns import columns_of
+from iceberg_export.typed.schema_data import SchemaData
+from protocol.types import TopicId
 from storage.memory_store import MemoryStore
 from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
@@ -93,6 +96,40 @@ async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
         await archiver(parts, store, lake).archive_topic(TOPIC)
         assert await names_of(parts, store) == names
         assert [one.schema_id for one in (await table_of(parts, store)).snapshots] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_shown"),
+    [
+        ("t-value", True),
+        ("t-key", True),
+        ("t-Order", True),  # as TopicRecordNameStrategy names them
+        ("t-3-Order", True),
+        ("t-2-value", False),  # of the topic t-2
+        ("t-2-Order", False),
+        ("t-3-value", False),  # of the topic t-3, once it is there
+        ("other-value", False),
+        ("Order", False),
+        ("t", False),
+    ],
+)
+async def test_where_rights_hold_a_table_shows_schemas_of_its_own_subjects_alone(subject: str, is_shown: bool) -> None:
+    """Who writes to a topic could otherwise read any schema in its table, by the id in a record."""
+    store = MemoryStore()
+    async with running_parts(store=store) as parts:
+        await parts.ledger.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create("t-2", topic_id=TopicId(b"t-2" * 5 + b"-")))
+        assert "t-2" in parts.ledger.state.topic_ids
+        schema_id = await register(parts, json.dumps(ORDER), subject=subject)
+        await produce(parts, store, 0, values=[framed(schema_id, b"\x02")])
+        await archiver(parts, store, is_authorizer_enabled=True).archive_topic(TOPIC)
+        error = f"value: schema {schema_id}: it is of no subject of this topic: register it as TOPIC-value or TOPIC-key"
+        assert await rows_of(parts, store) == [{"value_id": 1} if is_shown else {"error": error}]
+        lake = lake_of(parts, store)
+        for is_own, shown in ((True, is_shown), (False, True)):
+            plan = await TypedColumnsOfTopics(ledger=parts.ledger, lake=lake, are_subjects_own=is_own).plan(TOPIC)
+            assert plan is not None
+            assert isinstance(plan.schemas[schema_id], SchemaData) is shown
 
 
 async def test_keys_are_columns_where_the_config_says_so_and_values_are_not_then() -> None:

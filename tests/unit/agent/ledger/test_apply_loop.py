@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 import pytest
 
-from coordinator.commands.commands import ChunksCommitted, DeleteTopic, ReportTime
+from coordinator.commands.commands import ChunksCommitted, DeleteTopic, QuotaUse, Rejected, ReportTime
+from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import (
     Head,
@@ -144,6 +146,28 @@ async def test_whoever_watches_a_partition_is_woken_when_its_topic_goes() -> Non
         async with asyncio.timeout(SECONDS_MAX):
             await growth.wait()
         parts.ledger.unwatch(growth)
+
+
+async def test_the_use_of_quotas_is_told_once_to_every_agent_that_is_there() -> None:
+    ledger, begin = MemoryLedger(), start(rules=RULES_NEWEST)
+    async with running_parts(ledger, begin) as parts:
+        told: list[tuple[SessionId, Sequence[QuotaUse]]] = []
+        parts.ledger.apply_loop.on_quota_uses = lambda session, uses: told.append((session, uses))
+        await parts.ledger.propose(create())
+        session, uses = parts.ledger.session, (QuotaUse(key=7, byte_count=100),)
+        command = replace(commit(0, Chunk(batches=[Batch()]), session=session), quota_uses=uses)
+        await parts.ledger.propose(command)
+        # The object is committed already: what was sent counts all the same.
+        assert isinstance(await parts.ledger.propose(command), Rejected)
+        await produce(parts, 1)
+        assert told == [(session, uses), (session, uses)]
+        async with running_parts(ledger, start("b", node=2, rules=RULES_NEWEST)) as others:
+            # What was applied while an agent starts is older than it.
+            later: list[tuple[SessionId, Sequence[QuotaUse]]] = []
+            others.ledger.apply_loop.on_quota_uses = lambda session, uses: later.append((session, uses))
+            await parts.ledger.propose(replace(commit(2, Chunk(batches=[Batch()]), session=session), quota_uses=uses))
+            await others.ledger.barrier()
+            assert later == [(session, uses)]
 
 
 async def test_a_position_is_waited_for() -> None:

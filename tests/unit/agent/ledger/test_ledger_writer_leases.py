@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.commands.commands import Done, ReportTime
 from coordinator.ledger.memory import MemoryLedger
-from coordinator.ledger.port import LedgerRecord, LedgerUnavailable
+from coordinator.ledger.port import LedgerRecord, LedgerUnavailable, OutcomeUnknown
 from protocol.limits import LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_SESSION_SECONDS
 from protocol.types import Position, SessionId
 from tests.support.agent.ledger_parts import running_parts
@@ -108,3 +108,63 @@ async def test_a_name_that_is_held_is_waited_for_and_told_once(caplog: pytest.Lo
     told = [record.getMessage() for record in caplog.records if "holds this agent's name" in record.getMessage()]
     assert len(told) == 1
     assert "--name" in told[0]
+
+
+class RivalLedger(MemoryLedger):
+    """Another process holds the name, and takes it again after the first session of this one."""
+
+    def __init__(self, *, answers_lost: int = 0) -> None:
+        super().__init__()
+        self.answers_lost = answers_lost
+        self.revoked: list[SessionId] = []
+        self.held = self.core.open_session(start().name)
+        self.is_let_go = False
+
+    async def revoke_session(self, name: str, session: SessionId) -> None:
+        self.revoked.append(session)
+        if len(self.revoked) <= self.answers_lost:
+            raise LedgerUnavailable("etcd has fallen silent")
+        await super().revoke_session(name, session)
+
+    async def open_session(self, name: str) -> SessionId:
+        if self.is_let_go:
+            self.core.expire(self.held)
+        return await super().open_session(name)
+
+
+@pytest.mark.parametrize("answers_lost", [0, 2])
+async def test_s12_a_name_that_is_mine_is_not_waited_for(caplog: pytest.LogCaptureFixture, answers_lost: int) -> None:
+    ledger = RivalLedger(answers_lost=answers_lost)
+    with caplog.at_level(logging.WARNING):
+        async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, is_name_mine=True) as parts:
+            assert parts.ledger.session > ledger.held
+            assert ledger.revoked == [ledger.held] * (answers_lost + 1)
+            assert len(parts.clock.slept) == answers_lost
+    said = [record.getMessage() for record in caplog.records]
+    assert [text.startswith("another session held this agent's name, and was ended") for text in said][-1:] == [True]
+
+
+async def test_s12_who_loses_a_name_that_is_mine_does_not_take_it_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Else two processes that claim one name would end each other's sessions for ever."""
+    ledger = RivalLedger()
+    async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, is_name_mine=True) as parts:
+        mine = parts.ledger.session
+        ledger.core.revoke_session(start().name, mine)
+        ledger.held = ledger.core.open_session(start().name)
+        caplog.clear()
+        lost = parts.ledger.propose(ReportTime())
+        while not caplog.records or "waiting for it to end" not in caplog.records[-1].getMessage():
+            await parts.clock.sleep(0)
+        ledger.is_let_go = True
+        with pytest.raises(OutcomeUnknown):
+            await lost
+        assert len(ledger.revoked) == 1
+        assert await parts.ledger.propose(ReportTime()) == Done()
+        assert parts.ledger.session > ledger.held
+
+
+async def test_without_the_switch_nobody_is_ended() -> None:
+    ledger = HeldLedger()
+    ledger.held = ledger.core.open_session(start().name)
+    async with asyncio.timeout(SECONDS_MAX), running_parts(ledger):
+        assert ledger.asked == 6

@@ -16,7 +16,7 @@ from coordinator.commands.admin import (
 from coordinator.commands.commands import Command, Done, ReportTime, StartDrain
 from coordinator.follower import Follower
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import SnapshotPointer
+from coordinator.ledger.port import LedgerSize, SnapshotPointer
 from coordinator.snapshot import digest, encode_with_digest
 from coordinator.state.state import ClusterState
 from protocol.limits import LEDGER_KEPT_DIVISOR, LEDGER_PRESSURE_HIGH, SNAPSHOT_EARLY_INTERVAL_S
@@ -302,8 +302,8 @@ class TestEarlySnapshots:
 
     async def test_s10_a_ledger_that_runs_out_of_room_is_trimmed_early(self) -> None:
         class Full(MemoryLedger):
-            async def pressure(self) -> float:
-                return 0.9
+            async def size(self) -> LedgerSize:
+                return LedgerSize(used_bytes=9, quota_bytes=10)
 
         store = MemoryStore()
         async with running_parts(Full(), store=store) as parts:
@@ -349,8 +349,8 @@ async def test_nobody_but_the_maintenance_leader_covers_the_present() -> None:
 class FullLedger(MemoryLedger):
     """It has little room left."""
 
-    async def pressure(self) -> float:
-        return LEDGER_PRESSURE_HIGH
+    async def size(self) -> LedgerSize:
+        return LedgerSize(used_bytes=round(LEDGER_PRESSURE_HIGH * 1_000), quota_bytes=1_000)
 
 
 @pytest.mark.parametrize(("kind", "kept_count"), [(MemoryLedger, 2), (FullLedger, 0)], ids=["room", "no room"])

@@ -12,8 +12,8 @@ from agent.fetch.sessions import RequestedPartition
 from agent.produce import produce_path
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
-from coordinator.commands.commands import Outcome, Rejected, ReportTime
-from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
+from coordinator.commands.commands import Outcome, QuotaUse, Rejected, ReportTime
+from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST, RULES_SECURITY
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.ledger.memory import AppendFate, MemoryLedger
 from coordinator.ledger.port import LedgerEntry, OutcomeUnknown
@@ -387,8 +387,22 @@ async def test_accepted_and_refused_batches_are_counted_apart() -> None:
         await paths.produce(idempotent(b"a", 0), idempotent(b"c", 2), PLAIN)
         exposed = paths.parts.metrics.exposition().decode()
     assert "penstock_produce_records_total 3.0" in exposed
+    assert "penstock_produce_batches_total 2.0" in exposed
+    assert 'penstock_topic_records_total{direction="in",topic="t"} 3.0' in exposed
     assert f"penstock_produce_bytes_total {float(len(idempotent(b'a', 0)) + len(PLAIN))}" in exposed
     assert 'penstock_produce_batches_rejected_total{error="out_of_order_sequence_number"} 1.0' in exposed
+
+
+@pytest.mark.parametrize("rules", [RULES_SECURITY, RULES_NEWEST])
+async def test_an_entry_tells_the_use_of_quotas_once_its_rules_have_a_place_for_it(rules: int) -> None:
+    uses = (QuotaUse(key=7, byte_count=100),)
+    async with data_paths(rules=rules) as paths:
+        told: list[object] = []
+        paths.parts.ledger.apply_loop.on_quota_uses = lambda session, uses: told.append((session, uses))
+        paths.produce_path.quota_uses = lambda session: uses if session == paths.parts.ledger.session else ()
+        (answer,) = await paths.produce(PLAIN)
+        assert answer.error_code is ErrorCode.none
+        assert told == ([] if rules == RULES_SECURITY else [(paths.parts.ledger.session, uses)])
 
 
 @pytest.mark.parametrize("rules", [RULES_FIRST, RULES_NEWEST])

@@ -171,7 +171,7 @@ async def test_quotas_are_named_with_their_entity() -> None:
                 {"entity_type": "client-id", "entity_name": None},
             ],
             "ops": [
-                {"key": "producer_byte_rate", "value": 1024.0, "remove": False},
+                {"key": "producer_byte_rate", "value": 1048576.0, "remove": False},
                 {"key": "request_percentage", "value": 0.0, "remove": True},
             ],
         }
@@ -183,7 +183,7 @@ async def test_quotas_are_named_with_their_entity() -> None:
                 "AlterClientQuotas",
                 "Cluster:kafka-cluster",
                 "ALTER_CONFIGS",
-                "quotas of user=ann, client-id=default: producer_byte_rate = 1024, request_percentage removed",
+                "quotas of user=ann, client-id=default: producer_byte_rate = 1048576, request_percentage removed",
             )
         ]
 

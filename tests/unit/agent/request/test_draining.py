@@ -28,6 +28,18 @@ async def test_nobody_is_sent_away_or_counted_before_it_begins() -> None:
     assert draining.redirected_count == 0
 
 
+async def test_a_spare_serves_while_no_other_agent_does() -> None:
+    others = [True]
+    draining = Draining(lambda: bool(others))
+    draining.begin()
+    draining.announce()
+    assert await draining.redirects()
+    others.clear()
+    assert not await draining.redirects()
+    others.append(True)
+    assert await draining.redirects()
+
+
 async def test_a_client_waits_until_it_can_find_another_leader() -> None:
     draining = Draining()
     draining.begin()

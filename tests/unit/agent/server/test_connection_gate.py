@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from agent.runtime.metrics import Metrics
-from agent.security.connection_limits import ConnectionLimits
+from agent.security.connections.connection_limits import ConnectionLimits
 from agent.server.connection_gate import ConnectionGate
 from tests.support.agent.ledger_parts import ManualClock
 

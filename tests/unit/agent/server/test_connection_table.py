@@ -58,6 +58,39 @@ def ended_count(metrics: Metrics) -> float | None:
     return metrics.registry.get_sample_value("penstock_connections_closed_total", {"reason": "stalled"})
 
 
+class Silent:
+    """A connection whose client does not authenticate."""
+
+    listener = "CLIENTS"
+
+    def __init__(self, table: ConnectionTable, address: str) -> None:
+        self.table = table
+        self.address = address
+
+    def memory_granted(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def give_way(self) -> None:
+        self.table.unregister_unauthenticated(self)
+
+
+def test_strangers_share_what_clients_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nearly all connections are clients', one address keeps no other out, and whoever logs in finds a place."""
+    monkeypatch.setattr(connection_table, "CONNECTIONS_MAX", 4)
+    table, clients = ConnectionTable(metrics=Metrics()), [StubConnection() for _ in range(3)]
+    for client in clients[:2]:
+        assert table.register(client)
+    greedy = [Silent(table, "192.0.2.1") for _ in range(3)]
+    assert [table.register_unauthenticated(each) for each in greedy] == [True, True, False]
+    assert not table.register(clients[2]), "all connections are taken"
+    other = Silent(table, "192.0.2.2")
+    assert table.register_unauthenticated(other)
+    assert table.unauthenticated == {greedy[1], other}
+    table.unregister_unauthenticated(other)
+    assert table.register(clients[2], is_new=False)
+
+
 def test_connections_beyond_the_limit_are_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_table, "CONNECTIONS_MAX", 1)
     metrics = Metrics()

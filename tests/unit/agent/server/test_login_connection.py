@@ -2,19 +2,25 @@
 
 import asyncio
 import struct
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Mapping
 from unittest import mock
 
 import pytest
+from msgspec import structs
 
 from agent.config.sasl_settings import SaslSettings
 from agent.server import connection_table
+from coordinator.commands.delegation_tokens import ExpireDelegationToken
+from coordinator.ledger.port import LedgerUnavailable
+from protocol.auth.scram_credentials import ScramMechanism
 from protocol.errors import ErrorCode
-from protocol.limits import SASL_FRAME_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from protocol.limits import DENIAL_BARRIER_SECONDS, SASL_FRAME_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from protocol.types import Position
 from protocol.wire import INT32
 from tests.support.agent.server_peers import until
 from tests.support.auth.drawn_scram_client import DrawnScramClient
-from tests.support.auth.login_server import LISTENER, PASSWORD, LoginServer, RawPeer, login_server
+from tests.support.auth.login_server import LISTENER, PASSWORD, LoginServer, RawPeer, credential, login_server
 from tests.support.auth.sasl_frames import (
     api_versions,
     authenticate,
@@ -24,6 +30,7 @@ from tests.support.auth.sasl_frames import (
     read_authenticate_answer,
     read_handshake_answer,
 )
+from tests.support.commands.every_command import CREATE_TOKEN, TOKEN_ID
 
 
 class TestAuthenticating:
@@ -98,7 +105,7 @@ class TestFailing:
                 "SCRAM-SHA-256"
             )
             assert await peer.is_closed()
-            assert login.clock.slept == [0.1]
+            assert login.clock.delays == [0.1]
             labels = {"listener": LISTENER, "mechanism": "SCRAM-SHA-256"}
             assert login.count("penstock_authentication_failures_total", labels) == 1
 
@@ -108,7 +115,7 @@ class TestFailing:
                 peer = await login.connect()
                 await peer.ask(handshake("PLAIN"))
                 await peer.ask(authenticate(b"\0alice\0no"))
-            assert login.clock.slept == pytest.approx([*[0.1] * 10, 0.2, 0.4])
+            assert login.clock.delays == pytest.approx([*[0.1] * 10, 0.2, 0.4])
 
     async def test_a_mechanism_that_is_not_enabled(self) -> None:
         async with login_server(SaslSettings(mechanisms=("SCRAM-SHA-256",))) as login:
@@ -264,6 +271,69 @@ class TestLimits:
             assert await (await login.connect()).is_closed()
 
 
+class TestBarrier:
+    """Safety rule S16: before a user is looked up, everything is applied that was in the ledger before."""
+
+    async def log_in_as_one_created_elsewhere(
+        self, monkeypatch: pytest.MonkeyPatch, log_in: Callable[[RawPeer], Awaitable[int]]
+    ) -> list[bool]:
+        """Logs in while the agent learns of the user by a barrier alone; the answers of all barriers."""
+        passed: list[bool] = []
+        async with login_server() as login:
+            bob = ("bob", ScramMechanism.SCRAM_SHA_256)
+            original = login.barrier.passes
+
+            async def passes(seconds_max: float) -> bool:
+                passed.append(await original(seconds_max))
+                login.credentials.set(bob, credential())
+                return passed[-1]
+
+            monkeypatch.setattr(login.barrier, "passes", passes)
+            assert await log_in(await login.connect()) == 0
+        return passed
+
+    @pytest.mark.parametrize("version", [0, 2])
+    async def test_one_that_another_agent_created_logs_in_by_scram(
+        self, monkeypatch: pytest.MonkeyPatch, version: int
+    ) -> None:
+        async def log_in(peer: RawPeer) -> int:
+            return (await peer.log_in(DrawnScramClient(user="bob"), version=version)).error_code
+
+        assert await self.log_in_as_one_created_elsewhere(monkeypatch, log_in) == [True]
+
+    async def test_and_by_plain(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def log_in(peer: RawPeer) -> int:
+            await peer.ask(handshake("PLAIN"))
+            return read_authenticate_answer(await peer.ask(authenticate(b"\0bob\0" + PASSWORD.encode()))).error_code
+
+        assert await self.log_in_as_one_created_elsewhere(monkeypatch, log_in) == [True]
+
+    @pytest.mark.parametrize("client", [DrawnScramClient(), DrawnScramClient(password="x"), DrawnScramClient(user="x")])
+    async def test_every_login_takes_it_once(self, monkeypatch: pytest.MonkeyPatch, client: DrawnScramClient) -> None:
+        async with login_server() as login:
+            begun: list[asyncio.Future[Position]] = []
+
+            def begin_barrier() -> asyncio.Future[Position]:
+                begun.append(original())
+                return begun[-1]
+
+            original = login.ledger.begin_barrier
+            monkeypatch.setattr(login.ledger, "begin_barrier", begin_barrier)
+            await (await login.connect()).log_in(client)
+            assert len(begun) == 1
+
+    async def test_without_the_ledger_who_is_known_logs_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        async with login_server() as login:
+
+            async def away() -> object:
+                raise LedgerUnavailable("away")
+
+            monkeypatch.setattr(login.ledger.backend, "head", away)
+            assert (await (await login.connect()).log_in()).error_code == 0
+            stranger = await (await login.connect()).log_in(DrawnScramClient(user="bob"))
+            assert stranger.error_code == ErrorCode.sasl_authentication_failed
+
+
 class TestDeletion:
     async def test_the_connections_of_a_deleted_credential_end(self) -> None:
         async with login_server() as login:
@@ -285,6 +355,67 @@ class TestDeletion:
             login.credentials.set(next(iter(login.credentials.by_key)), None)
             login.connections.end_deleted()
             assert login.count("penstock_connections_closed_total", {"reason": "credential_deleted"}) == 0
+
+
+class TestTokens:
+    async def created(self, login: LoginServer, mechanism: ScramMechanism) -> DrawnScramClient:
+        """A client with a new token of alice's, which lasts a minute."""
+        await login.ledger.propose(structs.replace(CREATE_TOKEN, renewal_ms=60_000))
+        secret = b64encode(login.tokens.hmac_of(TOKEN_ID)).decode()
+        return DrawnScramClient(mechanism=mechanism, user=TOKEN_ID, password=secret, extensions=",tokenauth=true")
+
+    @pytest.mark.parametrize("mechanism", ScramMechanism)
+    async def test_a_client_with_a_token_is_its_owner_until_its_end(self, mechanism: ScramMechanism) -> None:
+        async with login_server() as login:
+            client = await self.created(login, mechanism)
+            peer = await login.connect()
+            answer = await peer.log_in(client)
+            assert (answer.error_code, answer.lifetime_ms) == (0, 60_000)
+            assert await peer.serves()
+            await login.audit_log.flush()
+            (event,) = login.audit_log.sink.lines
+            assert (event["principal"], event["decision"]) == ("User:alice", "authenticated")
+            login.clock.seconds += 61
+            login.connections.end_deleted()
+            assert await peer.is_closed()
+            assert login.count("penstock_connections_closed_total", {"reason": "token_ended"}) == 1
+            assert (await (await login.connect()).log_in(client)).error_code == ErrorCode.sasl_authentication_failed
+
+    async def test_its_connections_end_when_it_is_removed(self) -> None:
+        async with login_server() as login:
+            client = await self.created(login, ScramMechanism.SCRAM_SHA_256)
+            peer, user = await login.connect(), await login.connect()
+            await peer.log_in(client)
+            await user.log_in()
+            command = ExpireDelegationToken(token_id=TOKEN_ID, requester="User:alice", period_ms=None)
+            await login.ledger.propose(command)
+            login.connections.end_deleted()
+            assert await peer.is_closed()
+            assert await user.serves()
+
+    async def test_a_client_with_a_token_gets_no_other_one(self) -> None:
+        async with login_server() as login:
+            client = await self.created(login, ScramMechanism.SCRAM_SHA_256)
+            peer, user = await login.connect(), await login.connect()
+            await peer.log_in(client)
+            await user.log_in()
+            describe = header(41, 1) + struct.pack(">i", -1)
+            refused, allowed = await peer.ask(describe), await user.ask(describe)
+            assert struct.unpack_from(">h", refused, 4) == (ErrorCode.delegation_token_request_not_allowed,)
+            assert struct.unpack_from(">h", allowed, 4) == (0,)
+            assert TOKEN_ID.encode() in allowed
+
+    @pytest.mark.parametrize(
+        ("user", "extensions"), [(TOKEN_ID, ""), ("alice", ",tokenauth=true"), ("other", ",tokenauth=true")]
+    )
+    async def test_ids_and_names_are_not_mistaken_for_each_other(self, user: str, extensions: str) -> None:
+        async with login_server() as login:
+            client = await self.created(login, ScramMechanism.SCRAM_SHA_256)
+            client.user, client.extensions = user, extensions
+            if user == "alice":
+                client.password = PASSWORD
+            answer = await (await login.connect()).log_in(client)
+            assert answer.error_code == ErrorCode.sasl_authentication_failed
 
 
 class TestReauthentication:
@@ -333,7 +464,7 @@ class TestReauthentication:
             answer = await peer.log_in(DrawnScramClient(user="bob"))
             assert answer.message == "Cannot change principals during re-authentication from User.alice: User.bob"
             assert await peer.is_closed()
-            assert login.clock.slept == [0.1]
+            assert login.clock.delays == [DENIAL_BARRIER_SECONDS, 0.1]
 
     async def test_by_another_mechanism_it_is_closed(self) -> None:
         async with login_server(self.SETTINGS) as login:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.views.state import state_statistics, state_summary, topic_details
+from agent.views.state import state_summary, topic_details
 from agent.views.transactions import transaction_list, transaction_statistics
 from coordinator.commands.admin import CreatePartitions
 from tests.support.agent.small_agent import rows_of
@@ -52,13 +52,6 @@ def test_figures_tell_how_many_are_open_since_when_and_how_others_ended() -> Non
     assert figures.ended == {"committed": 1, "aborted": 0, "expired": 0, "fenced": 0, "terminated": 0}
     assert transaction_statistics(busy().state, 100_000).open_seconds_max == 90.0
     assert transaction_statistics(Cluster.started().state).open_seconds_max == 0
-
-
-def test_a_topic_lags_by_what_read_committed_does_not_show_in_its_worst_partition() -> None:
-    cluster = busy()
-    assert list(state_statistics(cluster.state).transactions.lags) == [("t", 2)]
-    decided(cluster, end())
-    assert list(state_statistics(cluster.state).transactions.lags) == [("t", 0)]
 
 
 def test_a_topic_and_the_summary_tell_of_open_transactions() -> None:

@@ -4,7 +4,9 @@ import os
 import subprocess
 import sys
 
-from benchmarks.measure.process_usage import cpu_seconds, family, memory_mib
+import pytest
+
+from benchmarks.measure.process_usage import cpu_seconds, family, main_thread_cpu_seconds, memory_mib
 
 NO_PROCESS = 2**22 + 1
 """Above the largest process id that Linux gives."""
@@ -27,6 +29,7 @@ def test_cpu_seconds_are_those_of_the_clock_of_processes() -> None:
         assert busy.stdout is not None
         own_clock_s = float(busy.stdout.readline())
         counted_s = cpu_seconds(busy.pid)
+        assert main_thread_cpu_seconds(busy.pid) == pytest.approx(counted_s, abs=0.05)
         busy.communicate("\n")
     assert own_clock_s <= 2 * counted_s
     assert counted_s <= 2 * own_clock_s

@@ -130,3 +130,13 @@ def test_commits_over_many_partitions_are_judged_beside_one() -> None:
     assert verdicts(rows[:1], answered) == [("not measured", None)]
     assert verdicts(rows, worst) == [("99", True)]
     assert verdicts([row(1000, 3.2, 101)], worst) == [("101", False)]
+
+
+def test_the_authorizer_is_judged_beside_the_same_broker_without_it() -> None:
+    produced, consumed = (
+        made_row(kind, kafka={"cpu_of_unauthorized": 1.2}, embedded={"cpu_of_unauthorized": found})
+        for kind, found in ((Kind.RIGHTS_PRODUCE, 1.01), (Kind.RIGHTS_CONSUME, 1.03))
+    )
+    text = "10,000 ACLs, CPU to {} / without an authorizer, every row <= 1.02"
+    assert verdicts([produced, consumed], text.format("produce")) == [("1.01", True)]
+    assert verdicts([produced, consumed], text.format("consume")) == [("1.03", False)]

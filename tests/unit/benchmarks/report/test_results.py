@@ -39,6 +39,7 @@ def test_rows_without_a_ratio_are_left_out() -> None:
         ("memory_bytes_per_chunk", True),
         ("puts_per_gib", True),
         ("object_requests", True),
+        ("cpu_of_unauthorized", True),
     ],
 )
 def test_what_is_better_follows_from_the_unit(metric: str, *, expected: bool) -> None:

@@ -2,12 +2,19 @@
 
 import pytest
 
-from benchmarks.report.statistics import geometric_mean, medians, ratio
+from benchmarks.report.statistics import geometric_mean, means, medians, ratio
 
 
 def test_a_median_is_taken_of_each_metric_over_the_rounds_that_have_it() -> None:
     rounds = [{"mb_per_s": 10.0, "p99_ms": 5.0}, {"mb_per_s": 90.0}, {"mb_per_s": 20.0, "p99_ms": 7.0}]
     assert medians(rounds) == {"mb_per_s": 20.0, "p99_ms": 6.0}
+
+
+def test_a_mean_is_taken_of_each_metric_over_all_turns() -> None:
+    assert means([{"mb_per_s": 10.0, "p99_ms": 5.0}, {"mb_per_s": 30.0, "p99_ms": 6.0}]) == {
+        "mb_per_s": 20.0,
+        "p99_ms": 5.5,
+    }
 
 
 def test_no_rounds_have_no_medians() -> None:

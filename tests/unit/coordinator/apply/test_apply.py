@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator.apply.apply import apply, apply_proposal
+from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
 from coordinator.commands.commands import (
     AllocateProducerIds,
     Done,
@@ -16,9 +17,11 @@ from coordinator.commands.commands import (
     ReportTime,
     StartDrain,
 )
-from coordinator.commands.rules import RULES_NEWEST
+from coordinator.commands.rules import RULES_AGENTS, RULES_NEWEST
+from coordinator.configs.rules_hold import RULES_HOLD
 from coordinator.ledger.port import LedgerCorrupt, LedgerRecord
 from coordinator.snapshot import digest
+from coordinator.state.state import EVERY_BROKER
 from protocol.errors import ErrorCode
 from protocol.types import Position, SessionId, TopicId
 from tests.support.commands.commands import Cluster, create, start
@@ -28,6 +31,16 @@ def rejection(outcome: Outcome) -> ErrorCode:
     assert isinstance(outcome, Rejected)
     assert outcome.reason
     return outcome.error_code
+
+
+def hold(since_ms: str) -> AlterConfigs:
+    """Hold the rules version."""
+    return AlterConfigs(
+        resource_type=ConfigResourceType.BROKER,
+        resource_name=EVERY_BROKER,
+        is_whole=False,
+        operations=(ConfigOperation(kind=OperationKind.SET, name=RULES_HOLD, value=since_ms),),
+    )
 
 
 class TestEntries:
@@ -191,6 +204,22 @@ class TestS3Rules:
     def test_rules_are_never_lowered(self) -> None:
         cluster = Cluster.started()
         assert rejection(cluster.do(RaiseRules(rules_version=1))) is ErrorCode.invalid_update_version
+
+    def test_s3_a_hold_keeps_newer_rules_back_until_it_ends(self) -> None:
+        newer = RULES_AGENTS + 1
+        cluster = Cluster.started(RULES_AGENTS)
+        cluster.do(start("a", rules=newer), session=2)
+        cluster.do(hold("5"), session=2)
+        assert rejection(cluster.do(RaiseRules(rules_version=newer), session=2)) is ErrorCode.invalid_update_version
+        cluster.do(hold("-1"), session=2)
+        assert cluster.do(RaiseRules(rules_version=newer), session=2) == Done()
+
+    def test_s3_rules_that_know_no_hold_are_raised_all_the_same(self) -> None:
+        """Agents of these rules take a raise for one: whoever keeps a hold does not propose it."""
+        cluster = Cluster()
+        cluster.do(start(rules=RULES_AGENTS))
+        cluster.do(hold("5"))
+        assert cluster.do(RaiseRules(rules_version=RULES_AGENTS)) == Done()
 
     def test_an_agent_that_lacks_the_rules_in_force_cannot_start(self) -> None:
         cluster = Cluster()

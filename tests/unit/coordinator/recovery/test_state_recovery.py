@@ -3,7 +3,13 @@
 import pytest
 
 from coordinator.commands.commands import CommitChunks
-from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_SECURITY
+from coordinator.commands.rules import (
+    RULES_CHECKED_ENTRIES,
+    RULES_CHECKED_STORAGE,
+    RULES_FIRST,
+    RULES_NEWEST,
+    RULES_SECURITY,
+)
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.recovery.intake_objects import FoundObject, read_object
 from coordinator.recovery.state_recovery import StateRecovery
@@ -14,6 +20,7 @@ from protocol.records.batch import check_crcs
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from tests.support.commands.commands import TOPIC, Batch, Chunk, Cluster, commit, idempotent
+from tests.support.commands.every_command import CREATE_TOKEN, TOKEN_ID
 from tests.support.records.plain_records import Record, make_batch
 
 OTHER = TopicId(bytes([7] * 16))
@@ -69,6 +76,15 @@ def test_acls_are_doubted_where_the_rules_have_them(rules: int, *, is_confirmed:
     recovering.doubt_acls()
     assert recovering.state.is_acls_confirmed == is_confirmed
     assert decode_snapshot(encode_snapshot(recovering.state)).is_acls_confirmed == is_confirmed
+
+
+def test_a_doubtful_recovery_removes_delegation_tokens() -> None:
+    cluster = Cluster.started(RULES_NEWEST)
+    cluster.do(CREATE_TOKEN, time_ms=1_000)
+    recovering = StateRecovery(state=decode_snapshot(encode_snapshot(cluster.state)), topic_names={})
+    assert list(recovering.state.tokens) == [TOKEN_ID]
+    recovering.doubt_acls()
+    assert (recovering.state.tokens, recovering.tokens_removed_count) == ({}, 1)
 
 
 @pytest.mark.parametrize("rules", [RULES_FIRST, RULES_CHECKED_STORAGE])

@@ -1,5 +1,6 @@
 """Rights as StandardAuthorizer decides them (Kafka 4.3), and an index that follows its ACLs."""
 
+import random
 from collections.abc import Sequence
 
 import pytest
@@ -223,3 +224,73 @@ def test_index_finds_what_a_filter_fits(acl_filter: AclFilter) -> None:
     found = list(AclIndex.of(EVERYWHERE).matching(acl_filter))
     assert len(found) == len(set(found))
     assert set(found) == {acl for acl in EVERYWHERE if acl_filter.matches(acl)}
+
+
+def deciding(acls: Sequence[Acl], operation: Operation = READ, name: str = "orders", host: str = HOST) -> Acl | None:
+    return AclIndex.of(acls).deciding([ALICE, Principal(GROUP, "g")], host, ResourceType.TOPIC, name, operation)
+
+
+@pytest.mark.parametrize(
+    "acl",
+    [
+        make_acl(),
+        make_acl(name="*"),
+        make_acl(name="ord", pattern=PREFIXED),
+        make_acl(principal=EVERY_USER),
+        make_acl(principal=Principal(GROUP, "g")),
+        make_acl(host=HOST),
+        make_acl(Operation.ALL),
+        make_acl(permission=DENY),
+        make_acl(Operation.ALL, permission=DENY),
+    ],
+)
+def test_the_acl_that_decided_is_found(acl: Acl) -> None:
+    others = [make_acl(WRITE), make_acl(principal=BOB), make_acl(host=OTHER_HOST), make_acl(name="other")]
+    assert deciding([*others, acl]) == acl
+
+
+def test_an_acl_that_implies_the_operation_decides_it() -> None:
+    assert deciding([make_acl(WRITE)], DESCRIBE) == make_acl(WRITE)
+    assert deciding([make_acl(WRITE, permission=DENY)], DESCRIBE) is None
+
+
+def test_a_denial_decides_before_what_allows_and_the_literal_name_before_other_patterns() -> None:
+    allowing = [make_acl(name="o", pattern=PREFIXED), make_acl(name="*"), make_acl(name="ord", pattern=PREFIXED)]
+    assert deciding(allowing) == make_acl(name="*")
+    assert deciding([allowing[0], allowing[2]]) == allowing[2]
+    denying = make_acl(name="o", pattern=PREFIXED, permission=DENY)
+    assert deciding([make_acl(), *allowing[1:], denying]) == denying
+
+
+def test_without_an_acl_that_fits_none_decides() -> None:
+    assert deciding([]) is None
+    assert deciding([make_acl(principal=BOB), make_acl(name="orders-", pattern=PREFIXED)]) is None
+
+
+def test_what_decided_agrees_with_the_rights() -> None:
+    drawn = random.Random(1)
+    names = ["orders", "or", "*", "other"]
+    for _ in range(300):
+        acls = {
+            make_acl(
+                drawn.choice([READ, WRITE, DESCRIBE, Operation.ALL, Operation.ALTER]),
+                drawn.choice(names),
+                principal=drawn.choice([ALICE, BOB, EVERY_USER]),
+                host=drawn.choice(["*", HOST, OTHER_HOST]),
+                permission=drawn.choice([Permission.ALLOW, Permission.ALLOW, DENY]),
+                pattern=drawn.choice([PatternType.LITERAL, PREFIXED]),
+            ): None
+            for _ in range(drawn.randint(0, 5))
+        }
+        for name in names:
+            for operation in (READ, WRITE, DESCRIBE, Operation.ALTER, Operation.CREATE):
+                index = AclIndex.of(acls)
+                may = rights(list(acls), name) >> operation & 1
+                acl = index.deciding([ALICE], HOST, ResourceType.TOPIC, name, operation)
+                assert acl is None or acl in acls
+                assert may == (acl is not None and acl.permission is Permission.ALLOW)
+
+
+def test_an_acl_is_shown_in_one_line() -> None:
+    acl = make_acl(name="ord", pattern=PREFIXED, permission=DENY, host=HOST)
+    assert str(acl) == "DENY READ to User:alice from 10.0.0.1 on TOPIC:PREFIXED:ord"

@@ -28,8 +28,8 @@ def test_the_first_level_that_has_a_quota_holds(level: int) -> None:
     quotas = {entity: {PRODUCER_BYTE_RATE: float(rank + 1)} for rank, (entity, _, _) in enumerate(LEVELS)}
     for entity, _, _ in LEVELS[:level]:
         del quotas[entity]
-    _, user, client_id = LEVELS[level]
-    assert applied_quota(quotas, PRODUCER_BYTE_RATE, "ann", "c") == AppliedQuota(level + 1.0, user, client_id)
+    entity, user, client_id = LEVELS[level]
+    assert applied_quota(quotas, PRODUCER_BYTE_RATE, "ann", "c") == AppliedQuota(level + 1.0, user, client_id, entity)
 
 
 def test_a_level_without_this_quota_is_passed_over() -> None:
@@ -37,7 +37,7 @@ def test_a_level_without_this_quota_is_passed_over() -> None:
         (("client-id", "c"), ("user", "ann")): {CONSUMER_BYTE_RATE: 1.0},
         (("client-id", None),): {PRODUCER_BYTE_RATE: 2.0},
     }
-    assert applied_quota(quotas, PRODUCER_BYTE_RATE, "ann", "c") == AppliedQuota(2.0, "", "c")
+    assert applied_quota(quotas, PRODUCER_BYTE_RATE, "ann", "c") == AppliedQuota(2.0, "", "c", (("client-id", None),))
 
 
 def test_others_are_held_to_nothing() -> None:
@@ -52,8 +52,8 @@ def test_others_are_held_to_nothing() -> None:
 @pytest.mark.parametrize(
     ("user", "client_id", "expected"),
     [
-        ("ann", "", AppliedQuota(6.0, "ann", "")),
-        ("", "c", AppliedQuota(8.0, "", "c")),
+        ("ann", "", AppliedQuota(6.0, "ann", "", LEVELS[5][0])),
+        ("", "c", AppliedQuota(8.0, "", "c", LEVELS[7][0])),
         ("", "", None),
     ],
 )
@@ -65,3 +65,19 @@ def test_who_has_no_name_is_held_to_no_quota_of_names(user: str, client_id: str,
 
 def _row(entity: QuotaEntity) -> tuple[QuotaEntity, str, str]:
     return next(row for row in LEVELS if row[0] == entity)
+
+
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [
+        (0, "user=ann,client-id=c"),
+        (1, "user=ann,client-id=<default>"),
+        (2, "user=ann"),
+        (5, "user=<default>"),
+        (6, "client-id=c"),
+    ],
+)
+def test_whom_a_quota_is_for_is_a_text(level: int, text: str) -> None:
+    applied = applied_quota({LEVELS[level][0]: {PRODUCER_BYTE_RATE: 1.0}}, PRODUCER_BYTE_RATE, "ann", "c")
+    assert applied is not None
+    assert applied.entity_text == text

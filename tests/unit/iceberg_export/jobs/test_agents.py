@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_export.jobs.agents import AgentAddress, AgentUnavailable, read_token
+from iceberg_export.jobs.agents import (
+    AUTHORIZATION_VARIABLE,
+    AgentAddress,
+    AgentUnavailable,
+    authorization_of_job,
+    read_token,
+)
 from iceberg_export.spark.options import OptionError
 from tests.support.certificates import TestAuthority
 
@@ -28,6 +34,17 @@ def test_a_line_may_name_the_user_of_its_token(tmp_path: Path) -> None:
     file = tmp_path / "tokens"
     file.write_text("User:spark  0123456789abcdef\n")
     assert read_token(str(file)) == "0123456789abcdef"
+
+
+def test_a_login_comes_in_the_environment_and_a_token_in_a_file_goes_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert authorization_of_job("") == ""
+    monkeypatch.setenv(AUTHORIZATION_VARIABLE, "Basic YWxpY2U6dw==")
+    assert authorization_of_job("") == "Basic YWxpY2U6dw=="
+    file = tmp_path / "tokens"
+    file.write_text("0123456789abcdef\n")
+    assert authorization_of_job(str(file)) == "Bearer 0123456789abcdef"
 
 
 @pytest.mark.parametrize("text", ["", "# none\n", None])

@@ -109,7 +109,7 @@ class Requests:
     def __init__(self) -> None:
         self.count = 0
 
-    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
+    def observe(self, object_bytes: int, seconds: float, *, failure: str | None) -> None:
         self.count += 1
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from iceberg_export.rows import kernels
 from iceberg_export.rows.kernels import Kernels
+from protocol import kernel_cache
 from protocol.limits import PLAIN_RECORDS_MAX
 from protocol.records import records
 from protocol.records import reference as record_reference
@@ -36,6 +37,18 @@ def test_that_they_cannot_be_loaded_is_said(monkeypatch: pytest.MonkeyPatch, cap
     assert counted.wait()
     assert "kernels cannot be loaded" in caplog.text
     assert "no room for them" in caplog.text
+
+
+def test_that_they_are_not_cached_is_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(kernels, "warm_kernels", lambda: None)
+    for reason in ("", "no folder can be written"):
+        monkeypatch.setattr(kernel_cache, "uncached_reason", lambda reason=reason: reason)
+        counted = Kernels()
+        counted.count(PLAIN_RECORDS_MAX + 1)
+        assert counted.wait()
+    (record,) = caplog.records
+    assert "--cache-dir" in record.getMessage()
+    assert record.__dict__["reason"] == "no folder can be written"
 
 
 def test_what_the_reference_does_is_counted_and_what_kernels_do_is_not(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Options: what is meant by those that can be, and a refusal that says why for all others."""
 
+import re
+
 import pytest
 
 from iceberg_export.spark.options import (
@@ -13,6 +15,7 @@ from iceberg_export.spark.options import (
     TopicSubscription,
     parse_options,
 )
+from iceberg_export.spark.tenant.access import AgentAccess
 
 URL = "s3://bucket/prefix"
 
@@ -164,3 +167,57 @@ def test_a_stream_has_no_end_and_a_read_a_bucket() -> None:
         parse(is_stream=True, subscribe="a", endingOffsets="latest")
     with pytest.raises(OptionError, match="no bucket: give its URL"):
         parse_options({"subscribe": "a"}, {}, is_stream=False)
+
+
+SERVER = "https://agent.example:9644"
+
+
+def tenant(**options: str) -> ReadOptions:
+    named = {name.replace("_", "."): value for name, value in options.items()}
+    return parse_options({"subscribe": "a", **named}, {"AWS_CA_BUNDLE": "/store.pem"}, is_stream=False)
+
+
+def test_a_tenant_names_an_agent_and_a_login() -> None:
+    assert parse(subscribe="a").agent is None
+    options = tenant(penstock_server=f"{SERVER}/", penstock_token="secret", penstock_ca="/ca.pem")
+    assert options.agent == AgentAccess(url=SERVER, token="secret", ca_file="/ca.pem", store_ca_file="/store.pem")
+    assert options.store_url == ""
+    assert "secret" not in repr(options)
+    by_user = tenant(penstock_server=SERVER, penstock_user="alice", penstock_password_file="/password")
+    assert by_user.agent == AgentAccess(url=SERVER, user="alice", password_file="/password", store_ca_file="/store.pem")
+    by_file = tenant(penstock_server="http://127.0.0.1:9644", penstock_token_file="/token").agent
+    assert by_file is not None
+    assert by_file.token_file == "/token"
+    assert tenant(penstock_server="http://agent:9644").agent is not None, "an agent that needs no login"
+    insecure = tenant(penstock_server="http://agent:9644", penstock_token="secret", penstock_insecure="true")
+    assert insecure.agent is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"penstock.token": "secret"}, "option penstock.token needs penstock.server"),
+        ({"penstock.server": SERVER, "path": URL}, "exclude each other"),
+        ({"penstock.server": SERVER, "penstock.store": URL}, "exclude each other"),
+        ({"penstock.server": SERVER, "AWS_ACCESS_KEY_ID": "x"}, "AWS_ACCESS_KEY_ID is for reading the bucket"),
+        ({"penstock.server": SERVER, "penstock.token": "secret", "penstock.token.file": "/f"}, "exclude each other"),
+        (
+            {"penstock.server": SERVER, "penstock.user": "a", "penstock.password": "secret", "penstock.token": "t"},
+            "exclude each other",
+        ),
+        ({"penstock.server": SERVER, "penstock.user": "alice"}, "penstock.user needs penstock.password"),
+        ({"penstock.server": SERVER, "penstock.password": "secret"}, "penstock.user needs penstock.password"),
+        ({"penstock.server": SERVER, "penstock.token": "secret\n"}, "penstock.token has a control character"),
+        ({"penstock.server": SERVER, "penstock.token": "secret\u00e9"}, "a character that no token has"),
+        ({"penstock.server": "agent:9644"}, "must be https://HOST:PORT"),
+        ({"penstock.server": "https://agent"}, "must be https://HOST:PORT"),
+        ({"penstock.server": "https://agent:none"}, "must be https://HOST:PORT"),
+        ({"penstock.server": "https://agent:9644/iceberg"}, "must be https://HOST:PORT"),
+        ({"penstock.server": "https://alice:secret@agent:9644"}, "penstock.server has a login"),
+        ({"penstock.server": "http://agent:9644", "penstock.token": "secret"}, "is not encrypted"),
+    ],
+)
+def test_a_tenants_options_that_cannot_be_meant_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)) as caught:
+        parse_options({"subscribe": "a", **options}, {}, is_stream=False)
+    assert "secret" not in str(caught.value)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.spark import lake
+from iceberg_export.spark import manifests
 from iceberg_export.spark.bounds import DataLoss
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.lake import ForeignBucket, SparkLake
@@ -87,7 +87,7 @@ def test_while_nothing_is_new_it_looks_now_and_then_and_decodes_nothing(
     assert query.latest_offset() == end
     pauses: list[float] = []
     monkeypatch.setattr(bucket, "pause", pauses.append)
-    monkeypatch.setattr(lake, "decode_manifest", lambda content: pytest.fail("it is the same one"))
+    monkeypatch.setattr(manifests, "decode_manifest", lambda content: pytest.fail("it is the same one"))
     assert query.latest_offset() == query.latest_offset() == end
     assert len(pauses) == 2
     assert all(0 < pause <= SPARK_LOOKS_APART_SECONDS for pause in pauses)

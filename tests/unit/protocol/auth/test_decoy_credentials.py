@@ -2,7 +2,7 @@
 
 import pytest
 
-from protocol.auth.decoy_credentials import CredentialShape, decoy, shapes_of
+from protocol.auth.decoy_credentials import CredentialShape, decoy, decoy_mechanism, shapes_of
 from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
@@ -62,3 +62,11 @@ def test_all_shapes_are_used_and_most_names_keep_theirs() -> None:
     assert {made.iterations for made in before} == {4096, 8192}
     changed = [new for old, new in zip(before, after, strict=True) if new != old]
     assert all(new.iterations == 16384 for new in changed)
+
+
+def test_a_decoy_without_a_mechanism_has_one_of_those_that_are_used() -> None:
+    names = [f"user-{number}" for number in range(20)]
+    assert {decoy_mechanism(SECRET, name, [SHA_256]) for name in names} == {SHA_256}
+    both = [decoy_mechanism(SECRET, name, ScramMechanism) for name in names]
+    assert set(both) == set(ScramMechanism)
+    assert both == [decoy_mechanism(SECRET, name, ScramMechanism) for name in names]

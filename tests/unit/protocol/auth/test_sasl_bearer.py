@@ -38,6 +38,16 @@ def test_a_rejected_token_has_an_error_that_the_client_answers(answer: bytes) ->
     assert step.message == '{"status":"invalid_token"}'
 
 
+def test_why_a_token_is_rejected_is_known_to_the_log_alone() -> None:
+    for given, logged in (("", "the token is not accepted"), ("the token has expired", "the token has expired")):
+        exchange = BearerExchange()
+        exchange.receive(MESSAGE)
+        exchange.checked(None, given)
+        step = exchange.receive(b"\x01")
+        assert isinstance(step, SaslRejection)
+        assert (step.reason, step.message) == (logged, '{"status":"invalid_token"}')
+
+
 def test_a_client_that_acts_for_another_is_rejected() -> None:
     exchange = BearerExchange()
     exchange.receive(b"n,a=b=2Cb=3D,\x01auth=Bearer abc\x01\x01")

@@ -323,3 +323,23 @@ class TestReauthentication:
         session = SaslSession(RULES, previous=self.PREVIOUS)
         self.take(session, handshake("PLAIN"))
         assert isinstance(self.take(session, metadata()), Failure)
+
+
+class TestBeginningMechanism:
+    """The caller takes a barrier before the token that names the user, and before no other frame."""
+
+    @pytest.mark.parametrize("version", [0, 1])
+    def test_it_is_told_between_the_handshake_and_the_first_token(self, version: int) -> None:
+        session, told = SaslSession(RULES), list[str | None]()
+        first = b"n,,n=alice,r=a"
+        token = authenticate(first) if version else memoryview(first)
+        for frame in (handshake("SCRAM-SHA-256", version=version), token):
+            told.append(session.beginning_mechanism)
+            assert isinstance(session.receive(frame), Reply)
+        assert [*told, session.beginning_mechanism] == [None, "SCRAM-SHA-256", None]
+
+    def test_it_is_not_told_after_a_failure(self) -> None:
+        session = SaslSession(RULES)
+        session.receive(handshake("SCRAM-SHA-256"))
+        assert isinstance(session.receive(metadata()), Failure)
+        assert session.beginning_mechanism is None

@@ -149,3 +149,17 @@ def test_the_session_shows_its_peer(authority: TestAuthority, client_context: ss
     client, session = MemoryClient(client_context), TlsSession(context)
     shake_hands(client, session)
     assert session.ssl_object.getpeercert(binary_form=True)
+
+
+def test_a_certificate_of_another_authority_is_told(
+    authority: TestAuthority, client_context: ssl.SSLContext, tmp_path: Path
+) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue("strict").both)
+    context.load_verify_locations(authority.ca_path)
+    context.verify_mode = ssl.CERT_REQUIRED
+    client_context.load_cert_chain(TestAuthority(folder=tmp_path).issue("stranger", "mallory@example.org").both)
+    with pytest.raises(
+        TlsFailed, match="the client's certificate is not valid: unable to get local issuer certificate"
+    ):
+        shake_hands(MemoryClient(client_context), TlsSession(context))

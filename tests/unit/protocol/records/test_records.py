@@ -7,9 +7,6 @@ from struct import pack
 
 import numpy as np
 import pytest
-from numba import types
-from numba.core import config
-from numba.core.dispatcher import Dispatcher
 
 from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import TIMESTAMP_MS_MAX
@@ -17,7 +14,6 @@ from protocol.records import records
 from protocol.records import reference as record_reference
 from protocol.records.batch import check_crc, encode_varint, read_header, walk_batches
 from protocol.records.compression import Compression, compress
-from protocol.records.kernels import _kernel
 from protocol.records.records import (
     BytesColumn,
     EncodeColumns,
@@ -427,23 +423,6 @@ class TestWarming:
     def test_ready_once_warm(self) -> None:
         warm_kernels()
         assert kernels_ready() is (len(records._workers) > 1)
-
-    def test_the_cache_lies_where_it_is_told(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(config, "CACHE_DIR", "")
-        monkeypatch.setattr(records, "_workers", [record_reference])
-        warm_kernels(str(tmp_path))
-        assert kernels_ready()
-        assert vars(config)["CACHE_DIR"] == str(tmp_path)
-
-    def test_kernels_compile_where_no_cache_can_be_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object) -> None:
-            raise RuntimeError("cannot cache function: no locator available")
-
-        def doubled(number: int) -> int:
-            return number * 2
-
-        monkeypatch.setattr(Dispatcher, "enable_caching", refuse)
-        assert _kernel(types.int64)(doubled)(21) == 42
 
     def test_an_import_does_not_load_the_compiler(self) -> None:
         assert run_python("import protocol.records.records, sys; print('numba' in sys.modules)") == "False\n"

@@ -56,7 +56,8 @@ async def test_a_fast_put_goes_alone() -> None:
 @pytest.mark.parametrize("faster", [0, 1])
 async def test_of_a_slow_put_and_its_twin_the_faster_is_enough(faster: int) -> None:
     inner, pause = SteeredStore(), Pause()
-    store = HedgingStore(inner, hedge_s=0.2, sleep=pause)
+    hedges: list[None] = []
+    store = HedgingStore(inner, hedge_s=0.2, sleep=pause, count_hedge=lambda: hedges.append(None))
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(store.put("a", [b"x"]))
         await inner.wait_for_puts(1)
@@ -65,6 +66,7 @@ async def test_of_a_slow_put_and_its_twin_the_faster_is_enough(faster: int) -> N
         inner.outcomes[faster].set_result(None)
     assert await store.get("a") == b"x"
     assert inner.outcomes[1 - faster].cancelled()
+    assert len(hedges) == 1
 
 
 async def test_one_that_fails_leaves_the_other_its_chance() -> None:

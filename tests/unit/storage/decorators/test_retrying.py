@@ -24,13 +24,16 @@ class World:
     def __init__(self, *, deadline_s: float = 1.0) -> None:
         self.now_s = 100.0
         self.pauses: list[float] = []
+        self.retries_count = 0
         self.told: list[tuple[str, ...]] = []
         self.under_way_now: list[tuple[str, str]] = []
         self.failing = FailingStore(MemoryStore())
         self.store = RetryingStore(
             self.failing,
             policy=RetryPolicy(deadline_s=deadline_s, pause_first_s=0.25, pause_s_max=0.5),
-            ports=RetryPorts(monotonic_s=lambda: self.now_s, sleep=self.sleep, chance=lambda: 0.5),
+            ports=RetryPorts(
+                monotonic_s=lambda: self.now_s, sleep=self.sleep, chance=lambda: 0.5, count_retry=self.count_retry
+            ),
             observer=self,
         )
 
@@ -48,6 +51,9 @@ class World:
     def answered(self, operation: str) -> None:
         self.told.append(("answered", operation))
 
+    def count_retry(self) -> None:
+        self.retries_count += 1
+
     async def sleep(self, seconds: float) -> None:
         assert not self.under_way_now, "between two tries nothing is under way"
         self.pauses.append(seconds)
@@ -62,6 +68,7 @@ async def test_pauses_double_up_to_their_bound() -> None:
     world.fail(StoreOperation.PUT, *[FaultKind.BEFORE] * 3)
     await world.store.put("a", [b"x"])
     assert world.pauses == [0.125, 0.25, 0.25]
+    assert world.retries_count == 3
     assert await world.store.get("a") == b"x"
 
 

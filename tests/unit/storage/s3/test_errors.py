@@ -11,6 +11,8 @@ from storage.object_store import (
     StoreDenied,
     StoreError,
     StoreMisconfigured,
+    StoreThrottled,
+    StoreTimedOut,
     StoreUnavailable,
 )
 from storage.s3.errors import ErrorContext, S3Operation, is_rejected_key, store_error
@@ -52,9 +54,9 @@ def error_of(text: str, operation: S3Operation = S3Operation.PUT, place: ErrorCo
         (301, "PermanentRedirect", StoreMisconfigured, "not in region us-east-1: set AWS_REGION"),
         (400, "KMS.DisabledException", StoreMisconfigured, "AWS_SSE_KMS_KEY_ID"),
         (501, "NotImplemented", StoreMisconfigured, "told"),
-        (503, "SlowDown", StoreUnavailable, "SlowDown"),
+        (503, "SlowDown", StoreThrottled, "SlowDown"),
         (500, "InternalError", StoreUnavailable, "InternalError"),
-        (400, "RequestTimeout", StoreUnavailable, "RequestTimeout"),
+        (400, "RequestTimeout", StoreTimedOut, "RequestTimeout"),
         (409, "ConditionalRequestConflict", StoreUnavailable, "ConditionalRequestConflict"),
         (412, "PreconditionFailed", ObjectExists, "a/key exists"),
         (409, "FileAlreadyExists", ObjectExists, "a/key exists"),
@@ -140,7 +142,8 @@ def test_a_range_behind_the_end_of_an_object_is_damage_and_no_outage() -> None:
         (400, "Client sent an HTTP request to an HTTPS server.", StoreMisconfigured, "write https://"),
         (301, "", StoreMisconfigured, "AWS_REGION"),
         (502, "<html>Bad Gateway</html>", StoreUnavailable, "Bad Gateway"),
-        (429, "", StoreUnavailable, "429"),
+        (429, "", StoreThrottled, "429"),
+        (408, "", StoreTimedOut, "408"),
     ],
 )
 def test_what_is_not_s3_is_never_taken_for_it(status: int, body: str, kind: type[StoreError], words: str) -> None:
@@ -156,7 +159,7 @@ def test_what_is_not_s3_is_never_taken_for_it(status: int, body: str, kind: type
     [
         ('ConnectError("tcp connect error", Os { message: "Connection refused" })', StoreUnavailable, "refused"),
         ('ConnectError("dns error", Custom { error: "failed to lookup" })', StoreUnavailable, "name of https://s3"),
-        ("HttpError { kind: Timeout, source: TimedOut }", StoreUnavailable, "did not answer in time"),
+        ("HttpError { kind: Timeout, source: TimedOut }", StoreTimedOut, "did not answer in time"),
         ("InvalidCertificate(UnknownIssuer)", StoreMisconfigured, "AWS_CA_BUNDLE"),
         ("InvalidCertificate(NotValidForName)", StoreMisconfigured, "another name"),
         ("InvalidCertificate(Expired)", StoreMisconfigured, "expired"),

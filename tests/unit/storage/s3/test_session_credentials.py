@@ -9,7 +9,7 @@ import pytest
 from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.s3.session_credentials import SessionCredentials, assume_role, read_policy, session_name
 from storage.s3.settings import S3Settings
-from tests.support.processes import free_port
+from tests.support.ports import free_port
 from tests.support.services.aws import AwsServices, aws_services
 
 FOLDER = "lake/orders-00ff/"

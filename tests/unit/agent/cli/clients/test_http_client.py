@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agent.cli.clients.http_client import AgentServer, get
 from agent.cli.clients.security import ClientSecurity
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.main import app
+from iceberg_export.jobs.agents import AUTHORIZATION_VARIABLE
 
 TOKEN = "0123456789abcdef"
 
@@ -77,3 +79,21 @@ def test_jobs_get_the_file_and_not_the_token() -> None:
     assert AgentServer(address="a:1", token_file="t").job_arguments == ["--agent", "a:1", "--token-file", "t"]
     security = ClientSecurity(ca=Path("/ca.pem"))
     assert AgentServer(address="a:1", security=security).job_arguments == ["--agent", "a:1", "--ca", "/ca.pem"]
+
+
+def test_jobs_get_authorities_by_the_properties_and_the_user_by_their_environment(token_file: str) -> None:
+    configs = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": 'x.ScramLoginModule required username="alice" password="w";',
+        "ssl.truststore.location": "/trust.pem",
+        "ssl.truststore.type": "PEM",
+    }
+    server = AgentServer(address="https://a:1", security=ClientSecurity(configs=configs))
+    assert server.job_arguments == ["--agent", "https://a:1", "--ca", "/trust.pem"]
+    assert server.job_environment == {AUTHORIZATION_VARIABLE: "Basic YWxpY2U6dw=="}
+    assert replace(server, address="http://a:1").job_environment == {}, "no password leaves without encryption"
+    assert replace(server, token_file=token_file).job_environment == {}
+    keystore = ClientSecurity(configs={**configs, "ssl.truststore.type": "PKCS12"})
+    with pytest.raises(CommandFailed, match="Give theirs with --ca FILE"):
+        _ = replace(server, security=keystore).job_arguments

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.clients import http_client
 from agent.cli.clients.http_client import AgentServer, kafka_address
 from agent.cli.clients.security import ClientLogin, ClientSecurity, client_security, read_properties
 from agent.cli.failure import CommandFailed
+from agent.cli.server_flags import with_scheme
+from agent.config.addresses import HostPort
 from tests.support.certificates import TestAuthority
 
 
@@ -73,6 +76,46 @@ def test_a_given_bootstrap_encrypts_where_the_options_say_so() -> None:
     assert not is_encrypted(ClientSecurity(configs={"security.protocol": "PLAINTEXT"}, ca=Path("/ca.pem")))
 
 
+@pytest.mark.parametrize(
+    ("address", "configs", "ca", "expected"),
+    [
+        ("a:1", {}, None, "a:1"),
+        ("a:1", {"security.protocol": "SASL_PLAINTEXT"}, None, "a:1"),
+        ("a:1", {"security.protocol": "SASL_SSL"}, None, "https://a:1"),
+        ("a:1", {}, Path("/ca.pem"), "https://a:1"),
+        ("http://a:1", {"security.protocol": "SASL_SSL"}, None, "http://a:1"),
+        ("https://a:1", {}, None, "https://a:1"),
+    ],
+)
+def test_an_address_without_a_scheme_is_encrypted_where_the_options_say_so(
+    address: str, configs: dict[str, str], ca: Path | None, expected: str
+) -> None:
+    assert with_scheme(address, ClientSecurity(configs=configs, ca=ca)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"kafka": ["SASL_SSL://a:1"]}, HostPort(host="a", port=1)),
+        ({"kafka": ["OUT://a:1"], "protocols": {"OUT": "SASL_SSL"}}, HostPort(host="a", port=1)),
+        ({"kafka": ["SASL_SSL://a:1"], "protocols": {}}, "no listener of the agent speaks SASL_SSL"),
+        ({"kafka": ["OUT://a:1"]}, "give --bootstrap"),
+    ],
+)
+def test_a_user_who_does_not_see_the_protocols_finds_a_listener_that_is_named_by_its_protocol(
+    status: dict[str, object], expected: HostPort | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_client, "get", lambda *_: status)
+    jaas = f'{MODULE} username="alice" password="wonderland";'
+    configs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas}
+    server = AgentServer(address="a:9644", security=ClientSecurity(configs=configs))
+    if isinstance(expected, HostPort):
+        assert kafka_address(server, None).address == expected
+        return
+    with pytest.raises(CommandFailed, match=expected):
+        kafka_address(server, None)
+
+
 def test_no_text_shows_a_password() -> None:
     assert "hush" not in repr(ClientSecurity(configs={"ssl.key.password": "hush"}))
     assert "hush" not in repr(ClientLogin(mechanism="PLAIN", user="alice", password="hush"))
@@ -94,6 +137,35 @@ def test_the_user_is_that_of_sasl_jaas_config(jaas: str, user: str, password: st
     assert ClientSecurity(configs=configs).login() == ClientLogin(
         mechanism="SCRAM-SHA-512", user=user, password=password
     )
+
+
+def test_a_token_stands_in_the_file_of_a_url(tmp_path: Path) -> None:
+    path = tmp_path / "my token"
+    path.write_text("a.b.c\n")
+    url = f"file://{tmp_path}/my%20token"
+    configs = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": url,
+    }
+    security = ClientSecurity(configs=configs)
+    assert security.login() == ClientLogin(mechanism="OAUTHBEARER", user="", password="a.b.c")
+    server = AgentServer(address="https://broker.example:9644", security=security)
+    assert server.headers() == {"Authorization": "Bearer a.b.c"}
+    for text, message in (("", "has no token"), ("a b", "more than one"), ("\xff", "cannot be read")):
+        path.write_text(text, encoding="latin-1")
+        with pytest.raises(CommandFailed, match=message):
+            security.login()
+    path.unlink()
+    with pytest.raises(CommandFailed, match="cannot be read"):
+        security.login()
+
+
+@pytest.mark.parametrize("url", ["", "https://issuer.example/token", "file:"])
+def test_no_issuer_is_asked_for_a_token(url: str) -> None:
+    configs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    with pytest.raises(CommandFailed, match="is no file"):
+        ClientSecurity(configs=configs | {"sasl.oauthbearer.token.endpoint.url": url}).login()
 
 
 def test_a_protocol_without_sasl_has_no_user() -> None:

@@ -26,7 +26,7 @@ def settings(tmp_path: Path) -> Settings:
 
 @pytest.fixture(autouse=True)
 def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock_checks, "agent_at", lambda *_, **__: None)
+    monkeypatch.setattr(clock_checks, "agent_of", lambda *_, **__: None)
 
 
 async def checked(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, days_off: float) -> list[DoctorFinding]:
@@ -70,10 +70,10 @@ async def test_a_broker_that_runs_is_asked(settings: Settings, monkeypatch: pyte
         address = HostPort(host="127.0.0.1", port=9644)
         return RunningAgent(name=settings.name, store=settings.store_url, http=address, listeners=(), clock=clock)
 
-    monkeypatch.setattr(clock_checks, "agent_at", lambda *_, **__: running("believed"))
+    monkeypatch.setattr(clock_checks, "agent_of", lambda *_, **__: running("believed"))
     (finding,) = await checked(settings, monkeypatch, days_off=30)
     assert (finding.verdict, finding.text) == (CheckStatus.FINE, "the running broker believes it")
-    monkeypatch.setattr(clock_checks, "agent_at", lambda *_, **__: running("this clock is ahead: nothing expires"))
+    monkeypatch.setattr(clock_checks, "agent_of", lambda *_, **__: running("this clock is ahead: nothing expires"))
     (finding,) = await checked(settings, monkeypatch, days_off=0)
     assert (finding.verdict, finding.text) == (CheckStatus.DOUBTFUL, "this clock is ahead")
     assert finding.remedy == f"nothing expires ({PAGE})"

@@ -23,7 +23,7 @@ def status(quota_bytes: int | None) -> EtcdStatus:
 
 
 def test_the_pressure_is_what_is_used_of_the_quota() -> None:
-    assert status(8 << 30).pressure(None) == 1 / 8
-    assert status(8 << 30).pressure(2 << 30) == 1 / 8, "what etcd tells comes first"
-    assert status(None).pressure(4 << 30) == 1 / 4
-    assert status(None).pressure(None) == (1 << 30) / ETCD_QUOTA_BYTES_DEFAULT
+    assert status(8 << 30).size(None).pressure == 1 / 8
+    assert status(8 << 30).size(2 << 30).pressure == 1 / 8, "what etcd tells comes first"
+    assert status(None).size(4 << 30).pressure == 1 / 4
+    assert status(None).size(None).pressure == (1 << 30) / ETCD_QUOTA_BYTES_DEFAULT
