@@ -48,9 +48,14 @@ def test_every_world_with_such_faults_is_sound_and_none_is_idle() -> None:
 
 
 def test_tables_hold_what_people_were_told_they_changed() -> None:
-    verdict = run(SEED, calm_plan(table_editors=1))
-    assert_sound(verdict)
-    assert {"edits a table", "begins a table again"} <= verdict.counts.keys()
+    happened = Counter[str]()
+    for seed in range(SEED, SEED + WORLDS_MIN):
+        verdict = run(seed, calm_plan(table_editors=1))
+        assert_sound(verdict)
+        happened.update(verdict.counts)
+        if {"edits a table", "begins a table again"} <= happened.keys():
+            return
+    raise AssertionError(f"{WORLDS_MIN} worlds never edited a table and began one again")
 
 
 def test_an_edit_that_is_acknowledged_and_not_made_is_noticed() -> None:
@@ -58,8 +63,8 @@ def test_an_edit_that_is_acknowledged_and_not_made_is_noticed() -> None:
         return
 
     with patched(TableUpdates, "make", make):
-        verdict = run(SEED, calm_plan(table_editors=1))
-    assert "not one of" in verdict.violations[0]
+        verdicts = [run(seed, calm_plan(table_editors=1)) for seed in range(SEED, SEED + 2)]
+    assert any("not one of" in violation for verdict in verdicts for violation in verdict.violations[:1])
 
 
 # Safety rule S8: a producer's state is dropped for another one's.

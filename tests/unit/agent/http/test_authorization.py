@@ -157,10 +157,9 @@ async def test_lists_leave_out_what_may_not_be_described() -> None:
 async def test_a_list_that_leaves_something_out_is_no_denial() -> None:
     tenant = Tenant({})
     await tenant.json("GET /api/topics")
-    assert tenant.events == []
+    assert not any(isinstance(event, DenialEvent) for event in tenant.events)
     await tenant("GET /api/state")
-    (event,) = tenant.events
-    assert isinstance(event, DenialEvent)
+    (event,) = (event for event in tenant.events if isinstance(event, DenialEvent))
     assert (event.api, event.operation, event.source.principal) == ("GET /api/state", ALTER, ALICE)
 
 
