@@ -91,6 +91,8 @@ def ledger_error(error: grpc.aio.AioRpcError, access: EtcdAccess, endpoint: str)
         case grpc.StatusCode.NOT_FOUND if "lease" in details:
             return LeaseGone(f"etcd: {details}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "space exceeded" in details:
+            # Of unknown outcome, as every failed write: etcd carries out the transaction that crosses its quota
+            # (`quotaApplierV3.Txn` in its server/etcdserver/apply, v3.6).
             return LedgerUnavailable(
                 "etcd is full (NOSPACE) and takes no writes: compact and defragment it, then disarm the alarm "
                 '(docs/operations/etcd.md, "etcd is full")'

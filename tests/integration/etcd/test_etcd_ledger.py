@@ -350,6 +350,9 @@ async def test_a_session_that_is_kept_outlives_one_that_is_not(etcd: Etcd) -> No
 
 
 async def test_a_full_database_is_named_and_still_read(tmp_path: Path) -> None:
+    """The append that was told NOSPACE may stand in the ledger: etcd carries out the transaction that crosses its quota
+    and reports the error all the same (`quotaApplierV3.Txn` in its server/etcdserver/apply, v3.6).
+    """
     with Etcd(tmp_path, options=["--quota-backend-bytes", str(2 << 20)]) as etcd:
         async with opened(etcd) as ledger:
             session = await ledger.open_session("a")
@@ -364,7 +367,7 @@ async def test_a_full_database_is_named_and_still_read(tmp_path: Path) -> None:
             with pytest.raises(LedgerUnavailable, match="NOSPACE"):
                 await fill()
             start = await ledger.load()
-            assert [record.number for record in start.records] == [*range(number)]
+            assert [record.number for record in start.records] in ([*range(number)], [*range(number + 1)])
 
 
 async def test_a_token_that_a_restart_made_void_is_renewed(tmp_path: Path) -> None:
