@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
@@ -131,18 +131,26 @@ def tell(agent: LiveAgent, topics: Sequence[str]) -> None:
 def told(agent: LiveAgent, topics: Sequence[str]) -> Mapping[str, object]:
     """What the agent says of these, and its topics, by name. Raises `AssertionError` where it does not answer."""
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    try:
-        (group,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
-        committed = group.result(START_SECONDS_MAX).topic_partitions
-        described = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics])
-        configs = {
-            f"{name} of {resource.name}": entry.value
-            for resource, answer in described.items()
-            for name, entry in answer.result(START_SECONDS_MAX).items()
-        }
-        names = sorted(admin.list_topics(timeout=START_SECONDS_MAX).topics)
-    except KafkaException as error:
-        raise AssertionError(f"it does not say what it knows: {error}") from error
+    ends_s = time.monotonic() + START_SECONDS_MAX
+    while True:
+        try:
+            return _told(admin, topics)
+        except KafkaException as error:
+            # The admin client repeats no request that timed out: an agent whose connection to etcd breaks says that.
+            if error.args[0].code() != KafkaError.REQUEST_TIMED_OUT or time.monotonic() > ends_s:
+                raise AssertionError(f"it does not say what it knows: {error}") from error
+
+
+def _told(admin: AdminClient, topics: Sequence[str]) -> Mapping[str, object]:
+    (group,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)]).values()
+    committed = group.result(START_SECONDS_MAX).topic_partitions
+    described = admin.describe_configs([ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics])
+    configs = {
+        f"{name} of {resource.name}": entry.value
+        for resource, answer in described.items()
+        for name, entry in answer.result(START_SECONDS_MAX).items()
+    }
+    names = sorted(admin.list_topics(timeout=START_SECONDS_MAX).topics)
     offsets = {f"offset of {one.topic}": (one.partition, one.offset, one.metadata) for one in committed}
     return {"topics": names, **offsets, **configs}
 
@@ -268,7 +276,11 @@ def _snapshot_is_known(agent: LiveAgent, data: Path) -> bool:
     snapshots = list((data / "store" / "ledger" / "snapshots").glob("*"))
     _, metrics = get(agent, "/metrics")
     is_counted = re.search(r"(?m)^penstock_snapshots_total [1-9]", metrics) is not None
-    return is_counted and max(path.stat().st_mtime for path in snapshots) < time.time() - SNAPSHOT_SETTLED_SECONDS
+    try:
+        newest_s = max(path.stat().st_mtime for path in snapshots)
+    except FileNotFoundError:  # the agent has just deleted an older one
+        return False
+    return is_counted and newest_s < time.time() - SNAPSHOT_SETTLED_SECONDS
 
 
 async def fill(agent: LiveAgent, topics: Sequence[str]) -> None:

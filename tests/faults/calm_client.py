@@ -41,7 +41,8 @@ class Calm:
         batch = make_batch([Record(offset=0, timestamp=1, value=value)])
         produced = await self._ask(PRODUCE, 8, PRODUCE_HEAD + struct.pack(">i", len(batch)) + batch)
         (appended,) = produced.responses[0].partition_responses
-        assert (int(appended.error_code), appended.base_offset) == (0, self._offset_next)
+        answer = (int(appended.error_code), appended.base_offset)
+        assert answer == (0, self._offset_next), f"error and offset are {answer}, at the offset {self._offset_next}"
         fetched = await self._ask(FETCH, 4, FETCH_HEAD + struct.pack(">qi", self._offset_next, 1 << 20))
         (fetch,) = fetched.responses[0].partitions
         assert int(fetch.error_code) == 0
