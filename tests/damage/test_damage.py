@@ -34,6 +34,7 @@ def test_readers_of_a_damaged_table_get_the_right_rows_or_an_error(tmp_path: Pat
     assert {kind for kind, _ in tally.tried} == set(OF_TABLES)
 
 
+@pytest.mark.slow  # a minute of a core: each try is the life of an agent
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("damage")
 def test_damaged_objects_of_a_cluster_are_said_or_done_without(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Rule: a producer writes meanwhile, and each of its records is there once, in ord
 
 import time
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -47,6 +48,7 @@ def test_an_agent_that_was_killed_does_not_wait_for_its_own_lease(clusters: Clus
     assert agent.process.stop() == 0
 
 
+@pytest.mark.slow  # half a minute of a core; simulated worlds have such namesakes
 def test_of_two_processes_under_one_name_the_newer_serves_and_the_older_waits(clusters: ClusterFactory) -> None:
     cluster = clusters()
     older = cluster.start("a", env=MINE)

@@ -234,6 +234,7 @@ def test_java_speaks_kip_890_and_the_others_add_partitions_first(
     assert (ends == {5}, has_added) == (name == "java", name != "java")
 
 
+@pytest.mark.slow
 def test_java_goes_back_to_v1_where_the_transaction_version_is_lowered(
     tmp_path: Path, penstock: PenstockFactory, producers: Mapping[str, OpenProducer], java: Path, kafka_jars: Path
 ) -> None:

@@ -33,7 +33,17 @@ def response_type(api_key: int, version: int) -> type[KioEntity]:
     return found
 
 
-@pytest.mark.parametrize(("row", "version"), SERVED, ids=[f"{row.name}-{version}" for row, version in SERVED])
+@pytest.mark.parametrize(
+    ("row", "version"),
+    [
+        pytest.param(
+            *(row, version),
+            id=f"{row.name}-{version}",
+            marks=() if version in (row.version_served_min, row.version_max) else pytest.mark.slow,
+        )
+        for row, version in SERVED
+    ],
+)
 @FEW
 @given(data=st.data(), throttle_ms=st.integers(0, THROTTLE_MS_MAX))
 def test_it_stands_where_the_schema_has_it(row: ApiRange, version: int, data: st.DataObject, throttle_ms: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pyarrow
+import pytest
 
 from iceberg_export.spark.package import libraries, main, write_archive
 from storage.decorators.routed import RoutedStore
@@ -91,6 +92,7 @@ def test_the_archive_holds_what_is_imported_and_no_more(tmp_path: Path) -> None:
     assert {"numpy", "obstore", "pyarrow"} <= set(libraries())
 
 
+@pytest.mark.slow
 def test_the_archive_is_enough_for_jobs(tmp_path: Path) -> None:
     archive = tmp_path / "penstock-spark.zip"
     write_archive(archive)
