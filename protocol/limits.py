@@ -255,6 +255,32 @@ Its names count in `RIGHTS_NAMES_MAX`, too.
 """
 CONNECTION_EPOCH_SECONDS_MAX = 1.0
 """How long after a connection was accepted its epoch may be known, and a request may wait for it (safety rule S7)."""
+CONNECTION_RANK_POSITION_BITS = 43
+CONNECTION_RANK_INDEX_BITS = 20
+"""A connection's rank among those that agents relay is one number (safety rule S7): the ledger's position when it was
+accepted, and its number at that position. 8e12 entries are centuries; a connection beyond either has no epoch."""
+RELAYED_POSITIONS_MAX = 10_000
+"""Positions of connections on which V1 transactions committed offsets at one coordinator; beyond it the oldest ones
+have to connect again."""
+
+# Relays between agents.
+RELAY_CONNECTIONS_MAX = CONNECTIONS_MAX // 2
+"""Relay connections that an agent opens, one for each member whose coordinator is another agent; beyond it requests
+are not relayed."""
+RELAYS_PER_CONNECTION_MAX = 8
+"""Relays of one client connection; beyond it the one that was used the longest time ago is closed, if it is idle."""
+RELAY_CONNECT_SECONDS_MAX = 3.0
+"""In how long a relay connection is open and accepted; beyond it the coordinator counts as unreachable."""
+RELAY_RETRY_SECONDS = 1.0
+"""How long a coordinator counts as unreachable before the next try: meanwhile requests are answered at once."""
+RELAY_CHECK_INTERVAL_S = 1.0
+"""How often an agent closes relays to agents whose sessions have ended."""
+RELAY_INTRODUCTION_BYTES_MAX = 256 * KIB
+"""The introduction of a client: its principal's name and those of its groups, which a token bounds."""
+RELAY_INTRODUCTION_SECONDS_MAX = 5.0
+"""In how long a relay connection has to introduce its client."""
+RELAYED_ANSWER_BYTES_MAX = ANSWER_BYTES_UNREAD_MAX
+"""An answer of a coordinator: of a group's leader, for example, with the metadata of all members."""
 STORE_CHECK_READS_MAX = 2
 """Reads of an object that a check of the bucket wrote, before the store is reported: one answer may be damaged."""
 LEDGER_LOAD_ATTEMPTS_MAX = 5

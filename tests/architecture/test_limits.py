@@ -22,6 +22,7 @@ OF_A_FORMAT = {
     "VERSION_MAX",
     "_DELTA_MAX",
     "_HEADER_OVERHEAD_MAX",
+    "_INT16_MAX",
     "_INT32_MAX",
     "INT64_MAX",
     "_INT64_MAX",
@@ -342,3 +343,21 @@ def test_an_object_that_could_not_be_deleted_is_tried_again_later_than_garbage_i
 def test_a_bucket_that_is_not_the_cluster_s_is_found_long_before_it_would_no_longer_be_believed() -> None:
     assert limits.BUCKET_CONFIRM_RETRY_S < limits.BUCKET_CONFIRM_INTERVAL_S
     assert 2 * limits.BUCKET_CONFIRM_INTERVAL_S <= limits.BUCKET_CONFIRMED_SECONDS_MAX
+
+
+def test_relays_and_direct_connections_of_all_members_fit_into_the_connections_of_one_agent() -> None:
+    assert limits.RELAY_CONNECTIONS_MAX <= limits.CONNECTIONS_MAX // 2
+    assert limits.RELAYS_PER_CONNECTION_MAX < limits.RELAY_CONNECTIONS_MAX
+
+
+def test_a_relayed_answer_fits_into_the_memory_of_unread_answers() -> None:
+    assert limits.RELAYED_ANSWER_BYTES_MAX <= limits.ANSWER_BYTES_UNREAD_MAX
+
+
+def test_a_client_waits_for_less_than_a_session_time_out_until_an_agent_counts_as_unreachable() -> None:
+    assert limits.RELAY_CONNECT_SECONDS_MAX + limits.CONNECTION_EPOCH_SECONDS_MAX < 6.0  # Kafka's shortest time-out
+    assert limits.RELAY_INTRODUCTION_SECONDS_MAX >= limits.RELAY_CONNECT_SECONDS_MAX
+
+
+def test_the_rank_of_a_connection_fits_into_an_int64() -> None:
+    assert limits.CONNECTION_RANK_POSITION_BITS + limits.CONNECTION_RANK_INDEX_BITS <= 63
