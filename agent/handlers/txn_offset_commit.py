@@ -22,7 +22,7 @@ from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, rejection
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
-from agent.request.transactional_requests import connection_epoch_of, stale
+from agent.request.transactional_requests import offset_commit_epoch_of, stale
 from agent.runtime.yielding import inline_or_in_thread
 from agent.security.required_rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTION
 from coordinator.commands.commands import Rejected
@@ -115,7 +115,7 @@ async def _producer(services: Services, request: Request, body: Any) -> Committi
         producer_id=producer_id,
         epoch=epoch,
         version=version,
-        connection_epoch=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
+        connection_epoch=await offset_commit_epoch_of(services, request) if version is TransactionVersion.V1 else None,
     )
 
 

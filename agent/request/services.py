@@ -22,7 +22,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
-from agent.request.connection_epochs import ConnectionEpochs, PendingConnectionEpoch
+from agent.request.connection_epochs import ConnectionEpochs, RelayedEpochs, RequestEpoch
 from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -87,6 +87,8 @@ class Services:
     delegation_tokens: DelegationTokens
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
+    relayed_epochs: RelayedEpochs | None = None
+    """The ranks of connections of all agents; None where this agent does not relay."""
 
     @property
     def is_authorizer_on(self) -> bool:
@@ -147,7 +149,7 @@ class Request:
     """Whether a delegation token proved the principal."""
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
-    connection_epoch: PendingConnectionEpoch | None = None
+    connection_epoch: RequestEpoch | None = None
     """The epoch of the connection (safety rule S7); None for a request without a connection."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""

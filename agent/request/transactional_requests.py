@@ -101,9 +101,20 @@ async def connection_epoch_of(services: Services, request: Request) -> Connectio
     """
     if request.connection_epoch is None:
         return None
-    epoch = await request.connection_epoch.known(services.clock)
+    return _owed_epoch(await request.connection_epoch.known(services.clock))
+
+
+async def offset_commit_epoch_of(services: Services, request: Request) -> ConnectionEpoch | None:
+    """The same for a TxnOffsetCommit, which another agent may have relayed. Raises `NoAnswerOwed`."""
+    if services.relayed_epochs is None or request.connection_epoch is None:
+        return await connection_epoch_of(services, request)
+    epoch = await request.connection_epoch.of_client(services.clock)
+    return _owed_epoch(None if epoch is None else services.relayed_epochs.rank(epoch))
+
+
+def _owed_epoch(epoch: ConnectionEpoch | None) -> ConnectionEpoch:
     if epoch is None:
-        raise NoAnswerOwed("the ledger did not give this connection an epoch in time, and transactions need one")
+        raise NoAnswerOwed("this connection has no epoch, and transactions need one: its client has to connect again")
     return epoch
 
 

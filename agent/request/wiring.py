@@ -14,7 +14,7 @@ from agent.groups.wiring import GroupServices
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
-from agent.request.connection_epochs import ConnectionEpochs
+from agent.request.connection_epochs import ConnectionEpochs, RelayedEpochs
 from agent.request.draining import Draining
 from agent.request.services import Services
 from agent.security.audit.audit_log import AuditLog
@@ -43,6 +43,7 @@ def wire_services(
     token_settings: TokenSettings,
     draining: Draining,
     tasks: asyncio.TaskGroup,
+    is_relaying: bool,
 ) -> Services:
     return Services(
         cluster_id=cluster_id,
@@ -80,6 +81,7 @@ def wire_services(
         delegation_tokens=DelegationTokens(context.ledger, settings=token_settings, checked_time=context.proposed_time),
         draining=draining,
         tasks=tasks,
+        relayed_epochs=RelayedEpochs() if is_relaying else None,
     )
 
 

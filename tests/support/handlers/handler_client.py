@@ -9,7 +9,7 @@ from datetime import timedelta
 from kio.index import load_request_schema
 from kio.static.constants import EntityType
 
-from agent.request.connection_epochs import PendingConnectionEpoch
+from agent.request.connection_epochs import RequestEpoch
 from agent.request.services import Request, Services
 from agent.security.rights import ALL_RIGHTS, Rights
 from agent.security.throttling import usage_of
@@ -30,7 +30,7 @@ async def ask(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
-    connection_epoch: PendingConnectionEpoch | None = None,
+    connection_epoch: RequestEpoch | None = None,
     user: str | None = None,
     rights: Rights = ALL_RIGHTS,
     /,
@@ -49,7 +49,7 @@ async def ask_for_bytes(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
-    connection_epoch: PendingConnectionEpoch | None = None,
+    connection_epoch: RequestEpoch | None = None,
     user: str | None = None,
     rights: Rights = ALL_RIGHTS,
     /,

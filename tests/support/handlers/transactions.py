@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from agent.request.connection_epochs import PendingConnectionEpoch
+from agent.request.connection_epochs import RequestEpoch
 from agent.request.services import Services
 from coordinator.ledger.memory import AppendFate, MemoryLedger
 from coordinator.ledger.port import LedgerEntry
@@ -102,7 +102,7 @@ async def add(
     version: int = 3,
     transactional_id: str = ID,
     topics: Mapping[str, Sequence[int]] | None = None,
-    connection_epoch: PendingConnectionEpoch | None = None,
+    connection_epoch: RequestEpoch | None = None,
 ) -> Mapping[tuple[str, int], ErrorCode]:
     """The error of each partition, by AddPartitionsToTxn of a client."""
     named = [{"name": name, "partitions": list(indexes)} for name, indexes in (topics or {"t": [0]}).items()]
@@ -134,7 +134,7 @@ async def add_group(
     version: int = 3,
     group: str = "g",
     transactional_id: str = ID,
-    connection_epoch: PendingConnectionEpoch | None = None,
+    connection_epoch: RequestEpoch | None = None,
 ) -> ErrorCode:
     told = await ask(
         services,
@@ -155,7 +155,7 @@ async def end(
     services: Services,
     producer: Producer,
     version: int = 3,
-    connection_epoch: PendingConnectionEpoch | None = None,
+    connection_epoch: RequestEpoch | None = None,
     *,
     is_commit: bool = True,
     transactional_id: str = ID,
@@ -211,7 +211,7 @@ async def pend(
     topic: str = "t",
     note: str | None = None,
     transactional_id: str = ID,
-    connection_epoch: PendingConnectionEpoch | None = None,
+    connection_epoch: RequestEpoch | None = None,
     member: str = "",
     generation: int = -1,
     instance: str | None = None,

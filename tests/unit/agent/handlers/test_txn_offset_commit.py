@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from agent.groups.group_ledger import OffsetRow
+from agent.request.connection_epochs import IntroducedEpoch, RelayedEpochs
 from agent.request.services import NoAnswerOwed, Services
 from coordinator.commands.commands import Proposal
 from coordinator.commands.group import ClaimGroups
@@ -22,7 +23,8 @@ from protocol.limits import (
     TRANSACTION_MEMBERS_MAX,
     TRANSACTIONAL_METADATA_BYTES_MAX,
 )
-from protocol.types import Milliseconds, Offset, PartitionIndex, Position
+from protocol.relay import ClientEpoch
+from protocol.types import Milliseconds, Offset, PartitionIndex, Position, SessionId
 from tests.support.agent.data_paths import another_agent, data_paths, services_of
 from tests.support.commands.commands import TOPIC
 from tests.support.commands.entries import encode
@@ -398,6 +400,27 @@ async def test_s7_a_request_on_a_connection_that_its_client_gave_up_is_not_answe
         assert services.metrics.transactions_fenced_requests._value.get() == 1
         await end(services, producer, version=3)
         assert offsets_of(await told(services)) == {0: 5}
+
+
+async def test_s7_connections_that_another_agent_relays_are_ordered_too() -> None:
+    async with serving() as plain:
+        services = replace(plain, relayed_epochs=RelayedEpochs())
+        producer = await begun(services)
+        assert await add_group(services, producer) is NONE
+        older, newer, tied = (
+            IntroducedEpoch(ClientEpoch(SessionId(session), Position(1), number))
+            for session, number in ((71, 0), (71, 1), (72, 0))
+        )
+        assert await pend(services, producer, {0: 5}, version=3, connection_epoch=newer) == [(0, NONE)]
+        for connection in (older, tied, IntroducedEpoch(None)):
+            with pytest.raises(NoAnswerOwed):
+                await pend(services, producer, {0: 4}, version=3, connection_epoch=connection)
+        # The client that goes back to this agent is newer, too.
+        own = services.connection_epochs.accepted()
+        own.settle(services.state.position, services.clock.monotonic_s())
+        assert await pend(services, producer, {0: 6}, version=3, connection_epoch=own) == [(0, NONE)]
+        with pytest.raises(NoAnswerOwed):
+            await pend(services, producer, {0: 4}, version=3, connection_epoch=newer)
 
 
 class TestDeletions:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from agent.request.connection_epochs import ConnectionEpochs
+from agent.request.connection_epochs import ConnectionEpochs, IntroducedEpoch, RelayedEpochs
 from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
@@ -16,7 +16,8 @@ from coordinator.commands.commands import ReportTime
 from coordinator.commands.transaction import ConnectionEpoch
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.limits import CONNECTION_EPOCH_SECONDS_MAX
-from protocol.types import Position
+from protocol.relay import ClientEpoch
+from protocol.types import Position, SessionId
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts, until
 
@@ -140,3 +141,65 @@ async def test_s7_a_connection_without_an_epoch_is_closed_by_a_request_that_need
         await writer.wait_closed()
         server.abort()
         await server.drain(0)
+
+
+class TestRanks:
+    """Connections of all agents, for the entries of one coordinator (S7)."""
+
+    @staticmethod
+    def epoch(session: int, position: int, number: int = 0) -> ClientEpoch:
+        return ClientEpoch(SessionId(session), Position(position), number)
+
+    async def test_s7_connections_of_one_position_are_numbered_also_over_several_barriers(self) -> None:
+        async with running_parts() as parts, settling(parts) as connection_epochs:
+            first, second = connection_epochs.accepted(), connection_epochs.accepted()
+            of_clients = [await first.of_client(parts.clock), await second.of_client(parts.clock)]
+            of_clients.append(await connection_epochs.accepted().of_client(parts.clock))
+            at, session = parts.ledger.state.position, parts.ledger.session
+            assert of_clients == [ClientEpoch(session, at, number) for number in range(3)]
+            await parts.ledger.propose(ReportTime())
+            later = await connection_epochs.accepted().of_client(parts.clock)
+            assert later == ClientEpoch(session, parts.ledger.state.position, 0)
+
+    async def test_a_connection_without_an_epoch_has_none_for_others_either(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with running_parts() as parts, settling(parts) as connection_epochs:
+            Asked(parts, monkeypatch).is_away = True
+            assert await connection_epochs.accepted().of_client(parts.clock) is None
+
+    async def test_an_introduced_epoch_is_none_of_this_agents_connections(self) -> None:
+        epoch = IntroducedEpoch(self.epoch(1, 2))
+        assert await epoch.of_client(ManualClock()) == self.epoch(1, 2)
+        assert await epoch.known(ManualClock()) is None
+
+    def test_s7_a_later_position_and_a_later_number_rank_higher(self) -> None:
+        relayed = RelayedEpochs()
+        ranks = [
+            relayed.rank(self.epoch(*row)) for row in ((1, 5, 0), (1, 5, 1), (2, 6, 0), (1, 7, 0), (3, 1 << 40, 9))
+        ]
+        serials = [epoch.serial for epoch in ranks if epoch is not None]
+        assert len(serials) == 5
+        assert serials == sorted(set(serials))
+        assert serials[-1] < 1 << 63
+        assert [epoch.position for epoch in ranks if epoch is not None] == [5, 5, 6, 7, 1 << 40]
+
+    def test_s7_two_agents_connections_of_one_position_have_no_order(self) -> None:
+        relayed = RelayedEpochs()
+        assert relayed.rank(self.epoch(1, 5)) is not None
+        assert relayed.rank(self.epoch(2, 5, 1)) is None
+        assert relayed.rank(self.epoch(1, 5, 2)) is not None
+
+    def test_what_is_forgotten_has_to_connect_again(self) -> None:
+        relayed = RelayedEpochs(positions_max=2)
+        for position in (5, 7, 6):
+            assert relayed.rank(self.epoch(1, position)) is not None
+        assert relayed.rank(self.epoch(2, 5)) is None
+        assert relayed.rank(self.epoch(1, 4)) is None
+        assert relayed.rank(self.epoch(1, 6)) is not None
+        assert relayed.rank(self.epoch(1, 8)) is not None
+        assert relayed.rank(self.epoch(1, 6)) is None
+
+    @pytest.mark.parametrize(("position", "number"), [(1 << 43, 0), (1, 1 << 20)])
+    def test_a_connection_beyond_the_bits_of_a_rank_has_none(self, position: int, number: int) -> None:
+        assert RelayedEpochs().rank(self.epoch(1, position, number)) is None
