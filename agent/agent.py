@@ -19,6 +19,7 @@ from agent.bucket.disk_reserve import REMEDY as DISK_REMEDY
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.store_damages import StoreDamages
 from agent.config.addresses import ListenerAddress, with_agent_name
+from agent.config.listener_security import RELAY_LISTENER
 from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
@@ -49,6 +50,10 @@ from agent.server.connection_gate import ConnectionGate
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from agent.server.login_connection import LoginConnection
+from agent.server.relay.client_relays import ClientRelays
+from agent.server.relay.relay_introduction import RelayIntroduction
+from agent.server.relay.relays import Relays
+from agent.server.request_router import RequestRouter
 from agent.views.agents import rules_view
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_SECURITY
@@ -232,14 +237,21 @@ class Agent:
         self._tls.handshakes.record = self.broker.audit_log.record
         metrics.connections_unauthenticated.set_function(lambda: len(table.unauthenticated))
 
-        def new_connection(listener: str, ssl_object: ssl.SSLObject | None) -> ClientConnection | LoginConnection:
+        new_router = self._new_router()
+
+        def new_connection(
+            listener: str, ssl_object: ssl.SSLObject | None
+        ) -> ClientConnection | LoginConnection | RelayIntroduction:
+            if listener == RELAY_LISTENER:
+                agent = None if ssl_object is None else self._tls.principal_of(listener, ssl_object)
+                return RelayIntroduction(table, services, self._tasks, agent)
             by_sasl = authentication.listeners.get(listener)
             if by_sasl is not None:  # over TLS too the principal is that of SASL, as in Kafka
-                return LoginConnection(table, services, self._tasks, by_sasl)
-            if ssl_object is None:
-                return ClientConnection(table, services, self._tasks, listener)
-            authenticator = ConnectionAuthenticator(self._tls.principal_of(listener, ssl_object))
-            return ClientConnection(table, services, self._tasks, listener, authenticator)
+                return LoginConnection(table, services, self._tasks, by_sasl, new_router)
+            authenticator = None
+            if ssl_object is not None:
+                authenticator = ConnectionAuthenticator(self._tls.principal_of(listener, ssl_object))
+            return ClientConnection(table, services, self._tasks, listener, authenticator, router=new_router())
 
         def accept(listener: str) -> asyncio.BaseProtocol:
             if self._tls.is_encrypted(listener):
@@ -248,6 +260,19 @@ class Agent:
 
         return self._limited(accept)
 
+    def _new_router(self) -> Callable[[], RequestRouter | None]:
+        """Makes the router of a client's connection: None where this agent relays nothing."""
+        if not self._settings.has_relay:
+            return lambda: None
+        relays = Relays(
+            state=lambda: self.broker.state,
+            tls=partial(self._tls.client_context, RELAY_LISTENER),
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+        self.broker.repeat(relays.job)
+        return partial(ClientRelays, relays, agent=self._settings.name)
+
     def _limited(self, accept: Callable[[str], asyncio.BaseProtocol]) -> Callable[[str], asyncio.BaseProtocol]:
         services = self.broker.services
         limits = ConnectionLimits(
@@ -255,9 +280,13 @@ class Agent:
             ip_rate=IpRates(lambda: services.state.client_quotas).of,
             monotonic_s=self._clock.monotonic_s,
         )
-        return lambda listener: ConnectionGate(
-            limits, listener, accept, tasks=self._tasks, clock=self._clock, metrics=self._metrics
-        )
+
+        def admit(listener: str) -> asyncio.BaseProtocol:
+            if listener == RELAY_LISTENER:  # as Kafka's listener between brokers: no limit of clients counts
+                return accept(listener)
+            return ConnectionGate(limits, listener, accept, tasks=self._tasks, clock=self._clock, metrics=self._metrics)
+
+        return admit
 
     def _admin_services(self, authentication: Authentication) -> AdminServices:
         services, lake = self.broker.services, self.broker.lake

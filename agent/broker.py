@@ -258,6 +258,7 @@ class Broker:
             token_settings=settings.tokens,
             draining=Draining(self._has_others),
             tasks=self._tasks,
+            is_relaying=settings.has_relay,
         )
         shared_use = self.services.quotas.shared_use
         self._produce.quota_uses = shared_use.take

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from agent.config.addresses import HostPort, ListenerAddress, is_every_interface, is_loopback, read_host_port
-from agent.config.listener_security import ListenerSecurity, SecurityProtocol
+from agent.config.listener_security import RELAY_LISTENER, ListenerSecurity, SecurityProtocol
 from agent.config.oauth_settings import OAUTHBEARER
 from agent.config.secure_options import ADMIN
 from agent.config.settings import Settings
@@ -57,7 +57,8 @@ def startup_report(
     lines = [
         f"Penstock agent {settings.name} of cluster {cluster_id}",
         *(
-            f"  Kafka       {listener!s:<{width}}  clients connect to {HostPort(host=shown.host, port=shown.port)}"
+            f"  Kafka       {listener!s:<{width}}  {_users(listener)} connect to "
+            f"{HostPort(host=shown.host, port=shown.port)}"
             for listener, shown in zip(bound, advertised, strict=True)
         ),
         f"  HTTP        {scheme}://{server}  (/live /ready /metrics /api/status)",
@@ -76,6 +77,10 @@ def startup_report(
     if settings.secure_files is not None:
         lines.append(f"  PASSWORD    that of {ADMIN} is in {settings.secure_files.password}")
     return "\n".join(lines)
+
+
+def _users(listener: ListenerAddress) -> str:
+    return "agents" if listener.name == RELAY_LISTENER else "clients"
 
 
 def durability_text(settings: Settings) -> str:

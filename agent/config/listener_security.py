@@ -18,6 +18,8 @@ from protocol.suggestions import nearest
 
 HTTPS_LISTENER = "HTTPS"
 """The name of the HTTP port where it encrypts: its own configs begin with `listener.name.https.`."""
+RELAY_LISTENER = "RELAY"
+"""The name of the listener on which agents relay requests of groups to each other."""
 PROTOCOL_MAP = "listener.security.protocol.map"
 
 
@@ -115,6 +117,35 @@ def check_configs_are_used(
                 f"{name}: nothing encrypts. Name a listener SSL, as in --listen SSL://127.0.0.1:9093, or give it that "
                 f"protocol with --set {PROTOCOL_MAP}=NAME:SSL, or use --http https://HOST:PORT"
             )
+
+
+def check_relay(security: Mapping[str, ListenerSecurity], *, is_authorizer_enabled: bool) -> None:
+    """Raise `InvalidSettings` where a listener RELAY would believe agents that it does not know.
+
+    An agent says on it who its clients are. So it asks agents for certificates wherever that gives rights.
+    """
+    relay = security.get(RELAY_LISTENER)
+    if relay is None:
+        return
+    if len(security) == 1:
+        raise InvalidSettings(f"listener {RELAY_LISTENER} is for agents alone: add a listener for clients")
+    if relay.protocol.has_sasl:
+        raise InvalidSettings(
+            f"listener {RELAY_LISTENER}: agents know each other by certificates; set {PROTOCOL_MAP} to "
+            f"{RELAY_LISTENER}:SSL instead of {relay.protocol.value}"
+        )
+    is_needed = is_authorizer_enabled or any(each.is_authenticating for each in security.values())
+    if relay.tls is None:
+        if is_needed:
+            raise InvalidSettings(
+                f"listener {RELAY_LISTENER}: clients authenticate, or have ACLs, and agents pass on who they are: set "
+                f"{PROTOCOL_MAP} to {RELAY_LISTENER}:SSL, and listener.name.relay.ssl.client.auth=required"
+            )
+    elif relay.tls.client_auth is not ClientAuth.REQUIRED:
+        raise InvalidSettings(
+            f"listener {RELAY_LISTENER}: set listener.name.relay.ssl.client.auth=required, and with "
+            "listener.name.relay.ssl.truststore.location=FILE the authority of the agents' certificates"
+        )
 
 
 def check_is_protected(option: str, address: ListenerAddress | HostPort, *, is_encrypted: bool) -> None:

@@ -36,9 +36,11 @@ from agent.config.http_auth import HttpAccess, http_access
 from agent.config.listener_security import (
     HTTPS_LISTENER,
     PLAINTEXT,
+    RELAY_LISTENER,
     ListenerSecurity,
     check_configs_are_used,
     check_is_protected,
+    check_relay,
     read_http_tls,
     read_listener_security,
 )
@@ -121,6 +123,11 @@ class Settings(PlainSettings):
         return self.listener_security.get(listener, PLAINTEXT)
 
     @property
+    def has_relay(self) -> bool:
+        """Whether this agent relays requests of groups, and takes those that others relay."""
+        return any(listener.name == RELAY_LISTENER for listener in self.listeners)
+
+    @property
     def is_store_cheap(self) -> bool:
         """Whether the intake is sealed as soon as no put is in flight: embedded stores, or no flush interval."""
         return self.flush_interval_ms == 0 or not isinstance(read_store_url(self.store_url), S3Url)
@@ -155,7 +162,11 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     pairs = _broker_configs(values)
     listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)))
     security = read_listener_security(listeners, pairs, values)
-    authorizer = read_authorizer(pairs, is_authenticating=any(each.is_authenticating for each in security.values()))
+    of_clients = [each for name, each in security.items() if name != RELAY_LISTENER]
+    authorizer = read_authorizer(pairs, is_authenticating=any(each.is_authenticating for each in of_clients))
+    if command is CliCommand.RUN and RELAY_LISTENER in security:
+        raise InvalidSettings(f"--listen: {RELAY_LISTENER} is a listener of penstock agent; penstock run is one agent")
+    check_relay(security, is_authorizer_enabled=authorizer.is_enabled)
     is_https, http = read_http_address(_text(values, "http", HTTP_DEFAULT))
     http_tls = read_http_tls(pairs, values, is_https=is_https)
     http_oauth = read_http_oauth(HTTPS_LISTENER, pairs) if pairs else None
@@ -221,7 +232,8 @@ def _plain_fields(values: Mapping[str, Value], store_url: str) -> dict[str, Any]
 
 
 def _listeners(texts: tuple[str, ...]) -> tuple[ListenerAddress, ...]:
-    listeners = tuple(read_listener(text) for text in texts)
+    # Clients of a listener that another agent lacks get the first address of that agent: RELAY is for agents alone.
+    listeners = tuple(sorted(map(read_listener, texts), key=lambda listener: listener.name == RELAY_LISTENER))
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:

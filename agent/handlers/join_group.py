@@ -64,6 +64,11 @@ def _join(services: Services, request: Request, body: Any) -> Join:
     )
 
 
+def rejection(api_version: int, error_code: ErrorCode) -> Values:
+    """The response to a request that nothing is known of but its version."""
+    return _values(api_version, JoinAnswer(error_code=error_code, member_id=""))
+
+
 def _values(api_version: int, join_answer: JoinAnswer) -> Values:
     is_typed = api_version >= FIRST_WITH_PROTOCOL_TYPE
     return {

@@ -48,6 +48,12 @@ def _sync(version: int, body: Any) -> Sync:
     )
 
 
+def rejection(api_version: int, error_code: ErrorCode) -> Values:
+    """The response to a request of any version."""
+    del api_version
+    return _values(SyncAnswer(error_code=error_code))
+
+
 def _values(sync_answer: SyncAnswer) -> Values:
     return {
         "error_code": sync_answer.error_code,

@@ -133,6 +133,14 @@ class Metrics:
             "Kafka connections that the agent closed, by reason.",
             ("reason",),
         )
+        self.relay_connections = self._gauge(
+            "relay_connections", "Open connections on which this agent relays requests of groups to their coordinators."
+        )
+        self.relayed_requests = self._counter(
+            "relayed_requests",
+            "Requests of groups that this agent relayed, by outcome: answered, unreachable, lost with the connection.",
+            ("api", "outcome"),
+        )
         self.request_throttle_duration_seconds = self._histogram(
             "request_throttle_duration_seconds",
             "Time for which a client is throttled after a request above a quota, by quota.",

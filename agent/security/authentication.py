@@ -68,6 +68,15 @@ class ConnectionAuthenticator:
         self._connection: AbortableConnection | None = None
         self._began_again_s: float | None = None
 
+    @classmethod
+    def introduced(
+        cls, principal: Principal, groups: Sequence[Principal], mechanism: str, *, is_by_token: bool
+    ) -> "ConnectionAuthenticator":
+        """The identity of a client that another agent has authenticated."""
+        authenticator = cls(principal)
+        authenticator.groups, authenticator.mechanism, authenticator.is_by_token = groups, mechanism, is_by_token
+        return authenticator
+
     @property
     def is_reauthenticating(self) -> bool:
         """Whether the client has begun to authenticate again, and has not ended it."""

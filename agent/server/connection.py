@@ -12,7 +12,7 @@ from functools import partial
 from typing import cast
 
 from agent.fetch.wait import FetchWait
-from agent.request.connection_epochs import PendingConnectionEpoch
+from agent.request.connection_epochs import RequestEpoch
 from agent.request.services import Answer, Request, Services
 from agent.runtime.supervisor import begin_in, contain
 from agent.security.audit.audit_subject import SUBJECT
@@ -24,6 +24,7 @@ from agent.server.held_requests import HeldRequests
 from agent.server.login_audit import record_certificate
 from agent.server.reauthentication import SessionOver, reauthenticate
 from agent.server.request_arrival import RequestArrival
+from agent.server.request_router import RelayedClient, RequestRouter
 from agent.server.unanswered import UNANSWERED, report_unanswered
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import ApiKey, name_of
@@ -51,6 +52,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         listener: str,
         authenticator: ConnectionAuthenticator | None = None,
         client: ConnectedClient | None = None,
+        router: RequestRouter | None = None,
+        relayed: RelayedClient | None = None,
     ) -> None:
         """Begin with `connection_made`.
 
@@ -61,6 +64,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             listener: the name of the listener that accepted the connection.
             authenticator: who the client is; None for a listener without authentication.
             client: what the client has said of itself already, before it authenticated.
+            router: chooses the handlers of requests; None for the agent's own.
+            relayed: the client of a relay connection; None where the connection is the client's own.
         """
         self._table = table
         self._memory = table.memory
@@ -88,7 +93,10 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
         self._client = client or ConnectedClient()
-        self._connection_epoch: PendingConnectionEpoch | None = None
+        self._router = router
+        self._relayed = relayed
+        self._client_listener = listener if relayed is None else relayed.listener
+        self._connection_epoch: RequestEpoch | None = None
         self._host = ""
         self.peer = ""
         self.used_s = 0.0
@@ -97,19 +105,23 @@ class ClientConnection(asyncio.BufferedProtocol):
         # uvloop's transports have these methods without deriving from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
         host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
-        self._host = host_text(host)
-        self.peer = f"{self._host}:{port}"
+        relayed = self._relayed
+        self._host = host_text(host) if relayed is None else relayed.host
+        self.peer = f"{self._host}:{port}" if relayed is None else relayed.peer
         self.used_s = self._services.clock.monotonic_s()
-        # One with a mechanism comes from a `LoginConnection`, which was counted.
-        if not self._table.register(self, is_new=not self._authenticator.mechanism):
+        # One with a mechanism comes from a `LoginConnection`, a relayed one from `RelayIntroduction`: both counted it.
+        if not self._table.register(self, is_new=not self._authenticator.mechanism and relayed is None):
             if not self._table.is_draining:
                 extra = {"peer": self.peer, "limit": CONNECTIONS_MAX}
                 log.warning("rejected a connection: too many are open; close some, or start another agent", extra=extra)
             self._transport.abort()
             return
         self._authenticator.attach(self)
-        record_certificate(self._services, self._authenticator, self.listener, self._host)
-        self._connection_epoch = self._services.connection_epochs.accepted()
+        if relayed is None:
+            record_certificate(self._services, self._authenticator, self.listener, self._host)
+            self._connection_epoch = self._services.connection_epochs.accepted()
+        else:
+            self._connection_epoch = relayed.epoch
         self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
         if self._task is None:  # the agent's task group is ending and starts no task
             self._transport.abort()
@@ -124,6 +136,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._table.take_back_buffer(self)
         self._table.unregister(self)
         self._authenticator.detach()
+        if self._router is not None:
+            self._router.close()
         if self._client.instance_id is not None:
             self._services.telemetry.disconnected(self._client)
         if self._task is not None:
@@ -375,7 +389,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             usage = usage_of(services.quotas, self._authenticator.principal.name, frame)
         request = Request(
             frame=frame,
-            listener=self.listener,
+            listener=self._client_listener,
             peer=self.peer,
             principal=self._authenticator.principal,
             rights=services.authorizer.rights(self._authenticator.principal, self._authenticator.groups, self._host),
@@ -396,7 +410,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._authenticator.ends_s is not None:
                 answer = await reauthenticate(self._authenticator, request, services)
             if answer is None:
-                handling = HANDLERS[frame.api_key](services, request)
+                handle = HANDLERS[frame.api_key] if self._router is None else self._router.handler(frame.api_key)
+                handling = handle(services, request)
                 answer = await (handling if usage is None else usage.measure(handling))
         except UNANSWERED as error:
             report_unanswered(error, metrics=services.metrics, peer=self.peer, api_key=frame.api_key)

@@ -9,7 +9,7 @@ Source: org.apache.kafka.common.network.Selector and KafkaChannel.delayCloseOnAu
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from agent.request.services import Request, Services
@@ -20,6 +20,7 @@ from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
 from agent.server.login_audit import record_failure, record_success
+from agent.server.request_router import RequestRouter
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import ApiKey
 from protocol.auth.host_addresses import host_text
@@ -48,12 +49,14 @@ class LoginConnection(asyncio.BufferedProtocol):
         services: Services,
         tasks: asyncio.TaskGroup,
         authentication: ListenerAuthentication,
+        new_router: Callable[[], RequestRouter | None] = lambda: None,
     ) -> None:
-        """Begin with `connection_made`; the arguments are those of `ClientConnection`."""
+        """Begin with `connection_made`; the arguments are those of `ClientConnection`, whose router is made for it."""
         self._table = table
         self._services = services
         self._tasks = tasks
         self._authentication = authentication
+        self._new_router = new_router
         self.listener = authentication.listener
         self._authenticator = ConnectionAuthenticator(listener=authentication)
         self._client = ConnectedClient()
@@ -218,7 +221,13 @@ class LoginConnection(asyncio.BufferedProtocol):
         assert len(rest) <= RECEIVE_BUFFER_FIRST_BYTES, "reading was paused behind the first frame"
         table.unregister_unauthenticated(self)
         connection = ClientConnection(
-            table, self._services, self._tasks, self.listener, self._authenticator, self._client
+            table,
+            self._services,
+            self._tasks,
+            self.listener,
+            self._authenticator,
+            self._client,
+            router=self._new_router(),
         )
         transport.set_protocol(connection)
         connection.connection_made(transport)

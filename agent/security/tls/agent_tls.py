@@ -69,6 +69,11 @@ class AgentTls:
         tls = self._listeners[listener]
         return certificate_principal(ssl_object, tls.settings.principal_source, tls.rules)
 
+    def client_context(self, listener: str) -> ssl.SSLContext | None:
+        """TLS of this agent as a client of other agents' listener of that name; None where it does not encrypt."""
+        tls = self._listeners.get(listener)
+        return None if tls is None else tls.client_context
+
     async def reload(self) -> None:
         """Use the certificates as their files are now, and log what an operator must do about them."""
         for tls in self._listeners.values():

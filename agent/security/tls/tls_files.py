@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+from agent.config.listener_security import RELAY_LISTENER
 from agent.config.option_sources import InvalidSettings
 from agent.config.tls_settings import ClientAuth, KeyPair, TlsSettings
 from agent.security.tls.certificates import (
@@ -54,6 +55,8 @@ class LoadedTls:
     names: CertificateNames
     lists_end_s: float = float("inf")
     """When the first of the revocation lists ends."""
+    client_context: ssl.SSLContext | None = None
+    """That of connections to the same listener of other agents; None where there are none."""
 
 
 class ListenerTls:
@@ -73,6 +76,11 @@ class ListenerTls:
     @property
     def context(self) -> ssl.SSLContext:
         return self._loaded.context
+
+    @property
+    def client_context(self) -> ssl.SSLContext | None:
+        """TLS of this agent as a client of the same listener of other agents, with the same certificate."""
+        return self._loaded.client_context
 
     @property
     def expires_s(self) -> float:
@@ -185,7 +193,12 @@ def _load(settings: TlsSettings, contents: Mapping[Path, bytes], now_s: float) -
     if lists is not None:
         lists_end_s = check_revocation_lists(contents[lists], str(lists), now_s)
     return LoadedTls(
-        digest=_digest(contents), context=context, expires_s=min(expires_s), names=names, lists_end_s=lists_end_s
+        digest=_digest(contents),
+        context=context,
+        expires_s=min(expires_s),
+        names=names,
+        lists_end_s=lists_end_s,
+        client_context=_client_context(settings, identity, contents) if settings.listener == RELAY_LISTENER else None,
     )
 
 
@@ -210,6 +223,32 @@ def _context(
 ) -> tuple[ssl.SSLContext, float, CertificateNames]:
     certificate = check_identity(identity, now_s)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _restrict(context, settings)
+    load_identity(context, identity)
+    if settings.has_client_authorities:
+        context.verify_mode = _VERIFY_MODES[settings.client_auth]
+        _load_authorities(context, settings, contents)
+    return context, certificate.not_valid_after_utc.timestamp(), names_of(certificate)
+
+
+def _client_context(
+    settings: TlsSettings, identity: KeyAndChain, contents: Mapping[Path, bytes]
+) -> ssl.SSLContext | None:
+    """The context of an agent that is the client of another one; None where nothing verifies certificates.
+
+    The other agent's certificate has to name the host that it advertises.
+    """
+    if not settings.has_client_authorities:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _restrict(context, settings)
+    load_identity(context, identity)
+    _load_authorities(context, settings, contents)
+    return context
+
+
+def _restrict(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    """Allow the versions and cipher suites of the settings alone."""
     versions = [_VERSIONS[each] for each in settings.protocols]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -222,11 +261,6 @@ def _context(
                 f"ssl.cipher.suites of listener {settings.listener}: none of {', '.join(settings.cipher_suites)} is "
                 "known"
             ) from error
-    load_identity(context, identity)
-    if settings.has_client_authorities:
-        context.verify_mode = _VERIFY_MODES[settings.client_auth]
-        _load_authorities(context, settings, contents)
-    return context, certificate.not_valid_after_utc.timestamp(), names_of(certificate)
 
 
 def _load_authorities(context: ssl.SSLContext, settings: TlsSettings, contents: Mapping[Path, bytes]) -> None:

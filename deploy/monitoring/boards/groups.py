@@ -54,6 +54,16 @@ GROUPS: Final = Board(
                 normal="Spread over the agents.",
                 page="groups.md",
             ),
+            Panel(
+                title="Relayed requests",
+                queries=[
+                    query("sum by (outcome) (rate(penstock_relayed_requests_total[$__rate_interval]))", "{{outcome}}"),
+                    query("sum(penstock_relay_connections)", "open relay connections"),
+                ],
+                unit=Unit.COUNT,
+                normal="None without an address that leads to several agents; then answered, and few others.",
+                page="cluster.md#one-address-for-all-agents",
+            ),
         ),
         "Offsets": (
             Panel(

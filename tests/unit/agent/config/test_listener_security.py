@@ -4,9 +4,11 @@ import pytest
 
 from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.listener_security import (
+    ListenerSecurity,
     SecurityProtocol,
     check_configs_are_used,
     check_is_protected,
+    check_relay,
     read_http_tls,
     read_listener_security,
 )
@@ -96,3 +98,49 @@ def test_an_address_beyond_loopback_is_encrypted_or_the_message_says_how() -> No
         check_is_protected("listen", address, is_encrypted=False)
     with pytest.raises(InvalidSettings, match=r"--http https://10.1.1.1:9644"):
         check_is_protected("http", HostPort(host="10.1.1.1", port=9644), is_encrypted=False)
+
+
+CERTIFICATES = {"ssl.keystore.location": "/k.pem", "ssl.truststore.location": "/ca.pem"}
+REQUIRED = {**CERTIFICATES, "listener.name.relay.ssl.client.auth": "required"}
+
+
+class TestRelay:
+    @pytest.mark.parametrize(
+        ("protocols", "pairs", "is_authorizer_enabled", "message"),
+        [
+            ("RELAY:PLAINTEXT", {}, False, "add a listener for clients"),
+            ("IN:PLAINTEXT,RELAY:SASL_PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN"}, False, "by certificates"),
+            ("IN:SASL_PLAINTEXT,RELAY:PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN"}, True, "RELAY:SSL"),
+            ("IN:SASL_PLAINTEXT,RELAY:PLAINTEXT", {"sasl.enabled.mechanisms": "PLAIN"}, False, "RELAY:SSL"),
+            ("IN:PLAINTEXT,RELAY:PLAINTEXT", {}, True, "RELAY:SSL"),
+            ("IN:PLAINTEXT,RELAY:SSL", CERTIFICATES, False, "client.auth=required"),
+            (
+                "IN:PLAINTEXT,RELAY:SSL",
+                {**CERTIFICATES, "listener.name.relay.ssl.client.auth": "requested"},
+                False,
+                "client.auth=required",
+            ),
+        ],
+    )
+    def test_agents_that_could_be_anybody_are_not_believed(
+        self, protocols: str, pairs: dict[str, str], is_authorizer_enabled: bool, message: str
+    ) -> None:
+        with pytest.raises(InvalidSettings, match=message):
+            check_relay(security_of(protocols, pairs), is_authorizer_enabled=is_authorizer_enabled)
+
+    @pytest.mark.parametrize(
+        ("protocols", "pairs", "is_authorizer_enabled"),
+        [
+            ("IN:PLAINTEXT", {}, True),
+            ("IN:PLAINTEXT,RELAY:PLAINTEXT", {}, False),
+            ("IN:SASL_PLAINTEXT,RELAY:SSL", {**REQUIRED, "sasl.enabled.mechanisms": "PLAIN"}, True),
+        ],
+    )
+    def test_other_agents_start(self, protocols: str, pairs: dict[str, str], is_authorizer_enabled: bool) -> None:
+        check_relay(security_of(protocols, pairs), is_authorizer_enabled=is_authorizer_enabled)
+
+
+def security_of(protocols: str, pairs: dict[str, str]) -> dict[str, ListenerSecurity]:
+    names = [row.partition(":")[0] for row in protocols.split(",")]
+    pairs = {"listener.security.protocol.map": protocols, **pairs}
+    return read_listener_security([listener(name) for name in names], pairs, {})

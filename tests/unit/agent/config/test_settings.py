@@ -196,3 +196,33 @@ def test_reading_settings_imports_neither_numpy_nor_pydantic() -> None:
 def test_a_data_folder_that_tables_could_not_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidSettings, match="the path must not have"):
         load_settings(CliCommand.RUN, {"data-dir": f"/srv/{name}"}, environment={})
+
+
+class TestRelay:
+    LISTEN = ("127.0.0.1:9092", "RELAY://127.0.0.1:9095")
+
+    def test_agents_have_it_where_they_are_told_to_and_clients_get_it_last(self) -> None:
+        settings = agent(listen=[self.LISTEN[1], self.LISTEN[0]])
+        assert settings.has_relay
+        assert [listener.name for listener in settings.listeners] == ["PLAINTEXT", "RELAY"]
+        assert [listener.name for listener in settings.advertised] == ["PLAINTEXT", "RELAY"]
+        assert not agent().has_relay
+
+    def test_a_broker_that_is_alone_has_none(self) -> None:
+        with pytest.raises(InvalidSettings, match="RELAY is a listener of penstock agent"):
+            run(listen=self.LISTEN)
+
+    def test_its_certificates_do_not_turn_the_authorizer_on(self, tmp_path: Path) -> None:
+        configs = [
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,RELAY:SSL",
+            f"ssl.keystore.location={tmp_path}/agent.pem",
+            f"ssl.truststore.location={tmp_path}/ca.pem",
+            "listener.name.relay.ssl.client.auth=required",
+        ]
+        assert not agent(listen=self.LISTEN, set=configs).authorizer.is_enabled
+
+    def test_beyond_this_machine_it_encrypts_or_says_that_it_does_not(self) -> None:
+        listen = (self.LISTEN[0], "RELAY://10.0.0.1:9095")
+        with pytest.raises(InvalidSettings, match="does not encrypt"):
+            agent(listen=listen)
+        assert agent(listen=listen, insecure=True).has_relay

@@ -1,0 +1,248 @@
+"""Groups of real clients where one address leads to all agents: requests are relayed to the groups' coordinators."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-exports
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.integration.groups.group_members import AnyMember, JavaMember, Member, shared_out
+from tests.support.auth.plain_users import plain_user
+from tests.support.certificates import TestAuthority
+from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.cluster.conditions import wait_until
+from tests.support.cluster.one_address import OneAddress, one_address
+from tests.support.services.java import JavaProgram
+
+PARTITIONS = 6
+RECORDS = 60
+GROUPS = {"range-1": "range", "range-2": "range", "consumer-1": "consumer", "consumer-2": "consumer"}
+"""Protocols by groups. By rendezvous hashing over three agents not all groups have one coordinator."""
+SETTINGS = {"group.initial.rebalance.delay.ms": "300"}
+ADMIN, ALICE = "admin", "alice"
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@dataclass(slots=True, kw_only=True)
+class SharedAddress:
+    """Agents behind one address."""
+
+    cluster: Cluster
+    address: OneAddress
+    clients: Mapping[str, str] = field(default_factory=dict)
+    """What every client needs."""
+
+    @property
+    def agents(self) -> Sequence[ClusterAgent]:
+        return [agent for agent in self.cluster.agents.values() if agent.process.is_running]
+
+    @property
+    def bootstrap(self) -> str:
+        return self.address.bootstrap
+
+    def relayed(self, outcome: str = "answered") -> float:
+        """Requests that agents relayed, with this outcome."""
+        return sum(relayed_by(agent, outcome) for agent in self.agents)
+
+    def make_topic(self, name: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, **self.clients})
+        (created,) = admin.create_topics([NewTopic(name, PARTITIONS)]).values()
+        created.result(30)
+        self.produce(name)
+
+    def produce(self, topic: str) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, **self.clients})
+        for number in range(RECORDS):
+            producer.produce(topic, str(number), partition=number % PARTITIONS)
+        assert producer.flush(60) == 0
+
+    def coordinator(self, group: str) -> ClusterAgent:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, **self.clients})
+        (future,) = admin.describe_consumer_groups([group]).values()
+        node_id = future.result(30).coordinator.id
+        (name,) = [row["name"] for row in self.rows() if row["node_id"] == node_id]
+        return self.cluster.agents[name]
+
+    def rows(self) -> list[dict[str, str]]:
+        with urlopen(f"http://{self.agents[0].http}/api/agents", timeout=10) as answer:
+            rows: list[dict[str, str]] = json.load(answer)["agents"]
+            return rows
+
+
+def relayed_by(agent: ClusterAgent, outcome: str) -> float:
+    with urlopen(Request(f"http://{agent.http}/metrics"), timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+    samples = (sample for each in families for sample in each.samples)
+    return sum(
+        sample.value
+        for sample in samples
+        if sample.name == "penstock_relayed_requests_total" and sample.labels["outcome"] == outcome
+    )
+
+
+def read_by(members: Sequence[AnyMember]) -> int:
+    return len({where for member in members for where in member.read})
+
+
+@pytest.fixture
+def shared(clusters: ClusterFactory) -> Iterator[SharedAddress]:
+    cluster = clusters()
+    with one_address() as address:
+        options = {"listen": "RELAY://127.0.0.1:0", "advertise": address.bootstrap}
+        for name in ("a", "b", "c"):
+            cluster.start(name, options=options, settings=SETTINGS)
+        address.agents = [agent.bootstrap for agent in cluster.agents.values()]
+        yield SharedAddress(cluster=cluster, address=address)
+
+
+def test_groups_form_through_one_address_and_go_on_when_a_coordinator_is_killed(shared: SharedAddress) -> None:
+    for group in GROUPS:
+        shared.make_topic(group)
+    with ExitStack() as stack:
+        members: dict[str, list[Member]] = {}
+        for group, protocol in GROUPS.items():
+            members[group] = [Member(shared.bootstrap, group, f"{group}-{n}", protocol=protocol) for n in range(2)]
+            for member in members[group]:
+                stack.callback(member.leave)
+        wait_until(lambda: all(shared_out(each, PARTITIONS) for each in members.values()), "shares of all groups")
+        wait_until(lambda: all(read_by(each) == RECORDS for each in members.values()), "all records")
+        assert shared.relayed() > 0
+
+        os.kill(shared.coordinator("range-1").process.pid, signal.SIGKILL)
+        for group in GROUPS:
+            shared.produce(group)
+        wait_until(lambda: all(read_by(each) == 2 * RECORDS for each in members.values()), "records after the kill")
+        for group in GROUPS:  # a rebalance: one member leaves, and the other one has all
+            members[group].pop().leave()
+        wait_until(lambda: all(shared_out(each, PARTITIONS) for each in members.values()), "shares after the kill")
+
+
+@pytest.fixture(scope="module")
+def sharing_member(compile_java: Callable[[Path], JavaProgram]) -> JavaProgram:
+    return compile_java(Path(__file__).parents[1] / "java" / "SharingMember.java")
+
+
+@pytest.mark.slow
+def test_java_members_share_partitions_through_one_address(
+    shared: SharedAddress, sharing_member: JavaProgram, tmp_path: Path
+) -> None:
+    protocols = {
+        "java-classic": "org.apache.kafka.clients.consumer.CooperativeStickyAssignor",
+        "java-consumer": "consumer",
+    }
+    with ExitStack() as stack:
+        members: dict[str, list[AnyMember]] = {}
+        for group, protocol in protocols.items():
+            shared.make_topic(group)
+            folders = [tmp_path / f"{group}-{number}" for number in range(2)]
+            members[group] = [
+                JavaMember(sharing_member, shared.bootstrap, group, folder, protocol=protocol) for folder in folders
+            ]
+            for member in members[group]:
+                stack.callback(member.leave)
+        wait_until(lambda: all(shared_out(each, PARTITIONS) for each in members.values()), "shares of all groups")
+        wait_until(lambda: all(read_by(each) == RECORDS for each in members.values()), "all records")
+        os.kill(shared.coordinator("java-classic").process.pid, signal.SIGKILL)
+        for group in protocols:
+            shared.produce(group)
+        wait_until(lambda: all(read_by(each) == 2 * RECORDS for each in members.values()), "records after the kill")
+
+
+@pytest.fixture
+def secured(clusters: ClusterFactory, tmp_path: Path) -> Iterator[SharedAddress]:
+    users = tmp_path / "users"
+    users.write_text("\n".join(plain_user(name, name) for name in (ADMIN, ALICE)))
+    authority, cluster = TestAuthority(folder=tmp_path), clusters()
+    with one_address() as address:
+        for name in ("a", "b", "c"):
+            files = authority.issue(name, common_name=f"agent-{name}")
+            cluster.start(
+                name,
+                listen="SASL_PLAINTEXT://127.0.0.1:0",
+                env={"PENSTOCK_METRICS_OPEN": "true"},
+                options={
+                    "listen": "RELAY://127.0.0.1:0",
+                    "advertise": f"SASL_PLAINTEXT://{address.bootstrap}",
+                    "plain-users": str(users),
+                },
+                settings={
+                    **SETTINGS,
+                    "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,RELAY:SSL",
+                    "sasl.enabled.mechanisms": "PLAIN",
+                    "super.users": f"User:{ADMIN};User:agent-a;User:agent-b;User:agent-c",
+                    "listener.name.relay.ssl.keystore.location": str(files.both),
+                    "listener.name.relay.ssl.truststore.location": str(authority.ca_path),
+                    "listener.name.relay.ssl.client.auth": "required",
+                    "listener.name.relay.ssl.principal.mapping.rules": r"RULE:^CN=([^,]*),.*$/$1/",
+                },
+            )
+        address.agents = [agent.bootstrap for agent in cluster.agents.values()]
+        yield SharedAddress(cluster=cluster, address=address, clients=log_in(ADMIN))
+
+
+def log_in(user: str) -> dict[str, str]:
+    return {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": user,
+        "sasl.password": user,
+    }
+
+
+def test_the_coordinator_judges_the_client_that_another_agent_has_authenticated(secured: SharedAddress) -> None:
+    admin = AdminClient({"bootstrap.servers": secured.bootstrap, **secured.clients})
+    acls = [acl(resource_type, AclOperation.READ) for resource_type in (ResourceType.TOPIC, ResourceType.GROUP)]
+    for future in admin.create_acls(acls).values():
+        future.result(30)
+    for group in GROUPS:
+        secured.make_topic(group)
+    with ExitStack() as stack:
+        # Alice may read, and so her members join: as nobody, they would be rejected.
+        members = {
+            group: [
+                Member(secured.bootstrap, group, f"{group}-{n}", protocol=protocol, **log_in(ALICE)) for n in range(2)
+            ]
+            for group, protocol in GROUPS.items()
+        }
+        for member in (member for each in members.values() for member in each):
+            stack.callback(member.leave)
+        wait_until(lambda: all(shared_out(each, PARTITIONS) for each in members.values()), "shares of all groups")
+        wait_until(lambda: all(read_by(each) == RECORDS for each in members.values()), "all records")
+    assert secured.relayed() > 0
+    assert secured.relayed("unreachable") == 0
+    # She may not delete, and so her requests are rejected: as the agents, which are super users, she might.
+    groups = [*GROUPS, *map("group-{}".format, range(6))]
+    relayed = secured.relayed()
+    alice = AdminClient({"bootstrap.servers": secured.bootstrap, **log_in(ALICE)})
+    futures = alice.delete_consumer_groups(groups, request_timeout=30).values()
+    errors = [future.exception(30) for future in futures]
+    assert [error_name(error) for error in errors] == ["GROUP_AUTHORIZATION_FAILED"] * len(groups)
+    assert secured.relayed() > relayed
+
+
+def acl(resource_type: ResourceType, operation: AclOperation) -> AclBinding:
+    """Alice may perform the operation on all resources of the type."""
+    return AclBinding(
+        resource_type, "*", ResourcePatternType.LITERAL, f"User:{ALICE}", "*", operation, AclPermissionType.ALLOW
+    )
+
+
+def error_name(error: BaseException | None) -> str:
+    return error.args[0].name() if isinstance(error, KafkaException) else str(error)

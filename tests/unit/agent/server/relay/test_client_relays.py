@@ -1,0 +1,265 @@
+"""The relays of one client connection, to a coordinator made by hand: identity, loss, silence and limits."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.agent import Agent
+from agent.request.connection_epochs import IntroducedEpoch
+from agent.request.services import Answer, NoAnswerOwed, Request, Services
+from agent.runtime.clock import SystemClock
+from agent.runtime.metrics import Metrics
+from agent.server.relay import relays as relays_module
+from agent.server.relay.client_relays import ClientRelays
+from agent.server.relay.relays import Relays
+from coordinator.commands.commands import EndSession
+from protocol.api_versions import ApiKey
+from protocol.auth.principals import GROUP, USER, Principal
+from protocol.connection import ServerConnection, read_request_frame
+from protocol.errors import ErrorCode
+from protocol.limits import RELAY_CONNECTIONS_MAX, RELAYS_PER_CONNECTION_MAX
+from protocol.relay import ClientEpoch
+from protocol.types import Position, SessionId
+from tests.support.agent.ledger_parts import until
+from tests.support.agent.relaying_agents import (
+    Cluster,
+    HandMadeCoordinator,
+    cluster_in,
+    group_of,
+    hand_made_coordinator,
+)
+from tests.support.clients.kafka_requests import framed, read_answer
+
+EPOCH = ClientEpoch(SessionId(3), Position(4), 5)
+CLIENT = Request(
+    frame=read_request_frame(0, memoryview(framed(ApiKey.LIST_GROUPS, 0, {}))[4:]),
+    listener="PLAINTEXT",
+    peer="10.0.0.7:1234",
+    principal=Principal(USER, "alice"),
+    mechanism="OAUTHBEARER",
+    groups=(Principal(GROUP, "g"),),
+    connection_epoch=IntroducedEpoch(EPOCH),
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """An agent, a coordinator made by hand, and the relays of one client connection."""
+
+    cluster: Cluster
+    agent: Agent
+    coordinator: HandMadeCoordinator
+    session: SessionId
+    metrics: Metrics
+    relays: Relays
+    client: ClientRelays
+
+    @property
+    def services(self) -> Services:
+        return replace(self.agent.broker.services, metrics=self.metrics)
+
+    @property
+    def group(self) -> str:
+        return group_of(self.agent, self.session)
+
+    async def send(self, api_key: ApiKey, version: int, values: dict[str, Any], **client: object) -> Answer:
+        (frame,) = ServerConnection().receive_data(framed(api_key, version, values, client_id="c"))
+        request = replace(CLIENT, frame=frame, **client)  # type: ignore[arg-type]
+        return await self.client.handler(api_key)(self.services, request)
+
+    async def heartbeat(self, group: str | None = None, **client: object) -> Answer:
+        values = {"group_id": group or self.group, "generation_id": 1, "member_id": "m"}
+        return await self.send(ApiKey.HEARTBEAT, 0, values, **client)
+
+    def outcomes(self) -> dict[str, float]:
+        samples = [sample for family in self.metrics.relayed_requests.collect() for sample in family.samples]
+        return {each.labels["outcome"]: each.value for each in samples if each.name.endswith("_total")}
+
+
+@asynccontextmanager
+async def scene(folder: Path, *, connections_max: int = RELAY_CONNECTIONS_MAX) -> AsyncIterator[Scene]:
+    async with cluster_in(folder) as cluster, hand_made_coordinator() as (coordinator, port):
+        agent = await cluster.start("a")
+        session = await cluster.add_session("b", 2, port)
+        await until(lambda: session in agent.broker.state.sessions)
+        metrics = Metrics()
+        relays = Relays(
+            state=lambda: agent.broker.state,
+            tls=lambda: None,
+            clock=SystemClock(),
+            metrics=metrics,
+            connections_max=connections_max,
+        )
+        client = ClientRelays(relays, agent="a")
+        yield Scene(
+            cluster=cluster,
+            agent=agent,
+            coordinator=coordinator,
+            session=session,
+            metrics=metrics,
+            relays=relays,
+            client=client,
+        )
+        client.close()
+        await until(lambda: not coordinator.open_count)
+
+
+def error_code(answer: Answer, api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 0) -> ErrorCode:
+    assert answer is not None
+    assert not isinstance(answer, asyncio.Future)
+    code: ErrorCode = read_answer(b"".join(map(bytes, answer)), api_key, version).error_code
+    return code
+
+
+class TestRelaying:
+    async def test_the_client_is_introduced_once_and_its_requests_come_as_they_are(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            for _ in range(2):
+                answer = await here.heartbeat()
+                assert answer is not None
+                assert not isinstance(answer, asyncio.Future)
+                assert b"".join(map(bytes, answer))[4:] == b"answered"
+            (introduction,) = here.coordinator.introductions
+            assert (introduction.agent, introduction.listener, introduction.peer) == ("a", "PLAINTEXT", "10.0.0.7:1234")
+            assert (introduction.principal, introduction.groups) == (CLIENT.principal, CLIENT.groups)
+            assert (introduction.mechanism, introduction.epoch) == ("OAUTHBEARER", EPOCH)
+            assert len(here.coordinator.requests) == 2
+            assert here.outcomes() == {"answered": 2}
+
+    async def test_a_client_that_authenticates_again_with_other_groups_is_introduced_again(
+        self, tmp_path: Path
+    ) -> None:
+        async with scene(tmp_path) as here:
+            await here.heartbeat()
+            await here.heartbeat(groups=())
+            assert [each.groups for each in here.coordinator.introductions] == [CLIENT.groups, ()]
+            await until(lambda: here.coordinator.open_count == 1)
+
+    async def test_a_request_whose_group_cannot_be_read_is_this_agents(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            await here.send(ApiKey.DESCRIBE_GROUPS, 0, {"groups": []})
+            assert here.coordinator.introductions == []
+
+    async def test_the_relay_that_was_used_longest_ago_makes_way(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            port = here.agent.broker.state.sessions[here.session].endpoints[-1].port
+            others = range(RELAYS_PER_CONNECTION_MAX)
+            sessions = [await here.cluster.add_session(f"c{number}", 10 + number, port) for number in others]
+            sessions.insert(0, here.session)
+            await until(lambda: sessions[-1] in here.agent.broker.state.sessions)
+            for session in sessions:
+                await here.heartbeat(group_of(here.agent, session))
+            await until(lambda: here.coordinator.open_count == RELAYS_PER_CONNECTION_MAX)
+            assert len(here.coordinator.introductions) == len(sessions)
+
+
+class TestLosing:
+    async def test_a_request_without_an_answer_is_answered_here(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            here.coordinator.answer = None
+            assert error_code(await here.heartbeat()) is ErrorCode.not_coordinator
+            assert here.outcomes() == {"lost": 1}
+            here.coordinator.answer = b"answered"  # and the next one finds a new connection
+            await here.heartbeat()
+            assert here.outcomes() == {"lost": 1, "answered": 1}
+
+    @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.JOIN_GROUP, 0), (ApiKey.JOIN_GROUP, 9)])
+    async def test_so_is_one_whose_answer_may_take_minutes(self, tmp_path: Path, api_key: ApiKey, version: int) -> None:
+        async with scene(tmp_path) as here:
+            here.coordinator.answer = None
+            values = {
+                "group_id": here.group,
+                "session_timeout": timedelta(seconds=10),
+                "rebalance_timeout": timedelta(seconds=10),
+                "member_id": "",
+                "group_instance_id": None,
+                "protocol_type": "consumer",
+                "protocols": [{"name": "range", "metadata": b"m"}],
+                "reason": None,
+            }
+            pending = await here.send(api_key, version, values)
+            assert isinstance(pending, asyncio.Future)
+            assert error_code(await pending, api_key, version) is ErrorCode.not_coordinator
+
+    async def test_and_a_member_that_waits_for_its_assignment(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            here.coordinator.answer = None
+            values = {"group_id": here.group, "generation_id": 1, "member_id": "m", "assignments": []}
+            pending = await here.send(ApiKey.SYNC_GROUP, 0, values)
+            assert isinstance(pending, asyncio.Future)
+            assert error_code(await pending, ApiKey.SYNC_GROUP) is ErrorCode.not_coordinator
+
+    @pytest.mark.parametrize(("version", "is_closed"), [(3, True), (5, False)])
+    async def test_s7_a_v1_commit_closes_the_clients_connection(
+        self, tmp_path: Path, version: int, is_closed: bool
+    ) -> None:
+        values = {
+            "transactional_id": "t",
+            "producer_id": 1,
+            "producer_epoch": 0,
+            "generation_id": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "topics": [],
+        }
+        async with scene(tmp_path) as here:
+            here.coordinator.answer = None
+            sending = here.send(ApiKey.TXN_OFFSET_COMMIT, version, {**values, "group_id": here.group})
+            if is_closed:
+                with pytest.raises(NoAnswerOwed):
+                    await sending
+            else:
+                assert await sending is not None
+
+
+class TestUnreachable:
+    @pytest.mark.parametrize("reply", ["no rights", None])
+    async def test_an_agent_that_rejects_or_stays_silent(
+        self, tmp_path: Path, reply: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        monkeypatch.setattr(relays_module, "RELAY_CONNECT_SECONDS_MAX", 0.2)
+        async with scene(tmp_path) as here:
+            here.coordinator.reply = reply
+            for _ in range(2):
+                assert error_code(await here.heartbeat()) is ErrorCode.not_coordinator
+            assert len(here.coordinator.introductions) == 1  # the second request came too soon for another try
+            assert here.outcomes() == {"unreachable": 2}
+            warnings = [record for record in caplog.records if record.levelno >= logging.WARNING]
+            reasons = [getattr(record, "reason", "") for record in warnings if "relayed" in record.message]
+            assert reasons == ["it rejects this agent: no rights" if reply else "it did not answer within 0 s"]
+
+    async def test_an_agent_without_the_listener(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            other = await here.cluster.add_session("old", 3, None)
+            await until(lambda: other in here.agent.broker.state.sessions)
+            assert error_code(await here.heartbeat(group_of(here.agent, other))) is ErrorCode.not_coordinator
+            assert here.coordinator.introductions == []
+
+    async def test_an_agent_that_nothing_answers_for(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            other = await here.cluster.add_session("dead", 3, 1)
+            await until(lambda: other in here.agent.broker.state.sessions)
+            assert error_code(await here.heartbeat(group_of(here.agent, other))) is ErrorCode.not_coordinator
+            assert here.outcomes() == {"unreachable": 1}
+
+    async def test_beyond_the_limit_of_connections_nothing_is_relayed(self, tmp_path: Path) -> None:
+        async with scene(tmp_path, connections_max=0) as here:
+            assert error_code(await here.heartbeat()) is ErrorCode.not_coordinator
+            assert here.coordinator.introductions == []
+
+    async def test_relays_end_with_the_session_of_their_coordinator(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            await here.heartbeat()
+            assert here.coordinator.open_count == 1
+            await here.relays.close_ended()
+            assert here.coordinator.open_count == 1
+            await here.services.ledger.propose(EndSession(session=here.session))
+            await here.relays.close_ended()
+            await until(lambda: here.coordinator.open_count == 0)

@@ -1,0 +1,231 @@
+"""Two agents that advertise one address: requests of groups reach the coordinator, whichever agent a client is at."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from agent.agent import Agent
+from protocol.api_versions import ApiKey
+from protocol.auth.principals import USER, Principal
+from protocol.errors import ErrorCode
+from protocol.relay import Introduction, encode_introduction, encode_reply
+from tests.support.agent.ledger_parts import until
+from tests.support.agent.relaying_agents import (
+    Cluster,
+    cluster_in,
+    connected,
+    group_of,
+    know_each_other,
+    port_of,
+)
+from tests.support.certificates import TestAuthority
+from tests.support.clients.kafka_requests import read_answer
+
+HEARTBEAT = {"generation_id": 1, "member_id": "m"}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with cluster_in(tmp_path) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def agents(cluster: Cluster) -> tuple[Agent, Agent]:
+    agents = await cluster.start("a"), await cluster.start("b")
+    await know_each_other(*agents)
+    return agents
+
+
+def joining(group: str) -> dict[str, object]:
+    return {
+        "group_id": group,
+        "session_timeout": timedelta(seconds=10),
+        "rebalance_timeout": timedelta(seconds=10),
+        "member_id": "",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b"m"}],
+    }
+
+
+def relayed(agent: Agent, api: str, outcome: str = "answered") -> float | None:
+    labels = {"api": api, "outcome": outcome}
+    return agent._metrics.registry.get_sample_value("penstock_relayed_requests_total", labels)
+
+
+async def test_a_group_has_members_at_both_agents(agents: tuple[Agent, Agent]) -> None:
+    here, there = agents
+    group = group_of(here, there.broker.session)
+    async with connected(port_of(here)) as first, connected(port_of(there)) as second:
+        first.send(ApiKey.JOIN_GROUP, 2, joining(group))
+        second.send(ApiKey.JOIN_GROUP, 2, joining(group))
+        answers = [await client.receive() for client in (first, second)]
+        joined = [read_answer(answer, ApiKey.JOIN_GROUP, 2) for answer in answers if answer is not None]
+        assert [answer.error_code for answer in joined] == [ErrorCode.none] * 2
+        assert joined[0].leader == joined[1].leader
+        assert joined[0].generation_id == joined[1].generation_id
+        assert sum(len(answer.members) for answer in joined) == 2
+        described = await first.ask(
+            ApiKey.DESCRIBE_GROUPS, 5, {"groups": [group], "include_authorized_operations": False}
+        )
+        assert len(described.groups[0].members) == 2
+    assert relayed(here, "JoinGroup") == 1
+    assert relayed(there, "JoinGroup") is None
+    # The clients are gone, and so are their relays.
+    await until(lambda: not there._server.table.connections)
+    assert here._metrics.registry.get_sample_value("penstock_relay_connections") == 0
+
+
+async def test_answers_keep_the_order_of_requests_to_several_coordinators(agents: tuple[Agent, Agent]) -> None:
+    here, there = agents
+    async with connected(port_of(here)) as client:
+        groups = [group_of(here, agent.broker.session) for agent in (there, here, there)]
+        for group in groups:
+            client.send(ApiKey.HEARTBEAT, 0, {"group_id": group, **HEARTBEAT})
+        client.send(ApiKey.LIST_GROUPS, 0, {})
+        for _ in groups:
+            answer = await client.receive()
+            assert answer is not None
+            assert read_answer(answer, ApiKey.HEARTBEAT, 0).error_code is ErrorCode.unknown_member_id
+        answer = await client.receive()
+        assert answer is not None
+        assert read_answer(answer, ApiKey.LIST_GROUPS, 0).error_code is ErrorCode.none
+
+
+async def test_agents_with_addresses_of_their_own_send_clients_to_the_coordinator(cluster: Cluster) -> None:
+    agents = [await cluster.start(name, advertise=[]) for name in ("a", "b")]
+    await know_each_other(*agents)
+    group = group_of(agents[0], agents[1].broker.session)
+    async with connected(port_of(agents[0])) as client:
+        answer = await client.ask(ApiKey.HEARTBEAT, 4, {"group_id": group, **HEARTBEAT})
+    assert answer.error_code is ErrorCode.not_coordinator
+    assert relayed(agents[0], "Heartbeat") is None
+
+
+async def test_without_a_listener_for_it_nothing_is_relayed(cluster: Cluster) -> None:
+    agents = [await cluster.start(name, listen=["127.0.0.1:0"]) for name in ("a", "b")]
+    await know_each_other(*agents)
+    group = group_of(agents[0], agents[1].broker.session)
+    async with connected(port_of(agents[0])) as client:
+        answer = await client.ask(ApiKey.HEARTBEAT, 4, {"group_id": group, **HEARTBEAT})
+    assert answer.error_code is ErrorCode.not_coordinator
+
+
+async def test_a_member_whose_coordinator_dies_asks_for_another_one(agents: tuple[Agent, Agent]) -> None:
+    here, there = agents
+    group = group_of(here, there.broker.session)
+    async with connected(port_of(here)) as client:
+        assert (await client.ask(ApiKey.HEARTBEAT, 0, {"group_id": group, **HEARTBEAT})).error_code is (
+            ErrorCode.unknown_member_id
+        )
+        there._server.abort()
+        for _ in range(2):
+            answer = await client.ask(ApiKey.HEARTBEAT, 0, {"group_id": group, **HEARTBEAT})
+            assert answer.error_code is ErrorCode.not_coordinator
+    assert (relayed(here, "Heartbeat", "unreachable") or 0) + (relayed(here, "Heartbeat", "lost") or 0) == 2
+
+
+class TestIntroductions:
+    async def test_one_that_gives_rights_is_not_believed_without_tls(self, agents: tuple[Agent, Agent]) -> None:
+        introduction = Introduction(agent="x", listener="PLAINTEXT", peer="p:1", principal=Principal(USER, "alice"))
+        async with connected(port_of(agents[0], "RELAY")) as peer:
+            peer.writer.write(encode_introduction(introduction))
+            reply = await peer.receive()
+            assert reply is not None
+            assert b"without TLS no identity" in reply
+            assert await peer.receive() is None
+
+    @pytest.mark.parametrize("behind", [b"x", encode_introduction(Introduction(agent="", listener="", peer=""))])
+    async def test_nothing_may_come_behind_one_before_it_is_answered(
+        self, agents: tuple[Agent, Agent], behind: bytes
+    ) -> None:
+        async with connected(port_of(agents[0], "RELAY")) as peer:
+            peer.writer.write(encode_introduction(Introduction(agent="", listener="", peer="")) + behind)
+            assert await peer.receive() is None
+
+    @pytest.mark.parametrize("listener", ["PLAINTEXT", "RELAY"])
+    async def test_a_client_is_not_served_where_agents_are_and_an_agent_not_where_clients_are(
+        self, agents: tuple[Agent, Agent], listener: str
+    ) -> None:
+        async with connected(port_of(agents[0], listener)) as peer:
+            if listener == "RELAY":
+                peer.send(ApiKey.LIST_GROUPS, 0, {})
+            else:
+                peer.writer.write(encode_introduction(Introduction(agent="", listener="", peer="")))
+            assert await peer.receive() is None
+
+    async def test_other_requests_than_those_of_groups_end_the_connection(self, agents: tuple[Agent, Agent]) -> None:
+        async with connected(port_of(agents[0], "RELAY")) as peer:
+            peer.writer.write(encode_introduction(Introduction(agent="x", listener="PLAINTEXT", peer="p:1")))
+            assert await peer.receive() == b"\x01"
+            assert (await peer.ask(ApiKey.HEARTBEAT, 0, {"group_id": "g", **HEARTBEAT})) is not None
+            assert await peer.ask(ApiKey.LIST_GROUPS, 0, {}) is None
+
+    async def test_what_was_relayed_is_not_relayed_again(self, agents: tuple[Agent, Agent]) -> None:
+        here, there = agents
+        group = group_of(here, there.broker.session)
+        async with connected(port_of(here, "RELAY")) as peer:
+            peer.writer.write(encode_introduction(Introduction(agent="x", listener="PLAINTEXT", peer="p:1")))
+            assert await peer.receive() == b"\x01"
+            answer = await peer.ask(ApiKey.HEARTBEAT, 0, {"group_id": group, **HEARTBEAT})
+            assert answer.error_code is ErrorCode.not_coordinator
+
+    async def test_an_oversized_one_closes_the_connection(self, agents: tuple[Agent, Agent]) -> None:
+        async with connected(port_of(agents[0], "RELAY")) as peer:
+            peer.writer.write(b"\x00\x10\x00\x00")
+            assert await peer.receive() is None
+            assert await asyncio.wait_for(peer.reader.read(), 10) == b""
+
+
+class TestCertificates:
+    """Where clients have ACLs, agents relay by certificates, and the coordinator judges the client."""
+
+    @staticmethod
+    async def start(cluster: Cluster, authority: TestAuthority, name: str, *, super_users: str) -> Agent:
+        files = authority.issue(name, common_name=name)
+        return await cluster.start(
+            name,
+            settings={
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAY:SSL",
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": super_users,
+                "listener.name.relay.ssl.keystore.location": str(files.both),
+                "listener.name.relay.ssl.truststore.location": str(authority.ca_path),
+                "listener.name.relay.ssl.client.auth": "required",
+                "listener.name.relay.ssl.principal.mapping.rules": r"RULE:^CN=([^,]*),.*$/$1/",
+            },
+        )
+
+    @pytest.mark.parametrize(("super_users", "outcome"), [("User:a;User:b", "answered"), ("User:x", "unreachable")])
+    async def test_an_agent_needs_cluster_action_and_lends_its_rights_to_nobody(
+        self,
+        cluster: Cluster,
+        tmp_path: Path,
+        super_users: str,
+        outcome: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        authority = TestAuthority(folder=tmp_path)
+        here = await self.start(cluster, authority, "a", super_users="User:a;User:b")
+        there = await self.start(cluster, authority, "b", super_users=super_users)
+        await know_each_other(here, there)
+        async with connected(port_of(here)) as client:
+            values = {"group_id": group_of(here, there.broker.session), **HEARTBEAT}
+            answer = await client.ask(ApiKey.HEARTBEAT, 0, values)
+            # Either way the client is denied: by the coordinator, or by this agent where that one rejects it.
+            assert answer.error_code is ErrorCode.group_authorization_failed
+        assert relayed(here, "Heartbeat", outcome) == 1
+        rejections = [record for record in caplog.records if "CLUSTER_ACTION" in getattr(record, "reason", "")]
+        assert bool(rejections) is (outcome == "unreachable")
+
+    async def test_a_peer_without_a_certificate_is_not_even_heard(self, cluster: Cluster, tmp_path: Path) -> None:
+        agent = await self.start(cluster, TestAuthority(folder=tmp_path), "a", super_users="User:a")
+        async with connected(port_of(agent, "RELAY")) as peer:
+            peer.writer.write(encode_introduction(Introduction(agent="", listener="", peer="")))
+            with suppress(ConnectionError):
+                assert not (await peer.reader.read()).endswith(encode_reply(""))
+            assert not agent._server.table.connections
