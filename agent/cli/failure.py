@@ -10,6 +10,8 @@ class CommandFailed(Exception):
     def __init__(self, message: str, *, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.is_logged = False
+        """Whether the message is in the log on stderr already, and must not be written there again."""
 
 
 class Unavailable(CommandFailed):

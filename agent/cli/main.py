@@ -70,7 +70,8 @@ def main() -> None:
         app()
         exit_code = 0
     except CommandFailed as error:
-        sys.stderr.write(f"penstock: {error}\n")
+        if not error.is_logged:
+            sys.stderr.write(f"penstock: {error}\n")
         exit_code = error.exit_code
     except SystemExit as error:
         exit_code = error.code or 0

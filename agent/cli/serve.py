@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.processes import supervise
 from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
-from agent.cli.startup_report import ready_line, startup_report
+from agent.cli.startup_report import ready_line, startup_fields, startup_report
 from agent.config.bootstrap_users import BootstrapUser
 from agent.config.secure_options import ADMIN
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
-from agent.runtime.logs import configure_logs
+from agent.runtime.logs import JSON, configure_logs
 from protocol.auth.scram_credentials import ScramMechanism
 
 if TYPE_CHECKING:
@@ -33,6 +33,16 @@ def serve(command: CliCommand, config: str | None, values: Mapping[str, object])
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     configure_logs(settings.log_level, settings.log_format)
+    try:
+        _serve(settings)
+    except CommandFailed as error:
+        if settings.log_format == JSON:  # all of stderr is JSON lines then
+            log.critical("the agent ends with an error", extra={"reason": str(error)})
+            error.is_logged = True
+        raise
+
+
+def _serve(settings: Settings) -> None:
     if settings.processes > 1:
         settings = _settings_of_process(settings)
     try:
@@ -87,16 +97,30 @@ def _run(settings: Settings) -> None:
 
 
 def _announce(settings: Settings, endpoints: "AgentEndpoints") -> None:
-    """Print the agent's addresses: a report for people on stderr, and the `ready` line for programs on stdout."""
-    report = startup_report(
-        settings,
-        bound=endpoints.bound,
-        advertised=endpoints.advertised,
-        http=endpoints.http,
-        cluster_id=endpoints.cluster_id,
-        program=sys.argv[0],
-    )
-    sys.stderr.write(report + "\n")
+    """Print the agent's addresses: a report on stderr, and the `ready` line for programs on stdout.
+
+    The report is text for people, or one line of the log where that is JSON.
+    """
+    if settings.log_format == JSON:
+        fields = startup_fields(
+            settings,
+            bound=endpoints.bound,
+            advertised=endpoints.advertised,
+            http=endpoints.http,
+            cluster_id=endpoints.cluster_id,
+        )
+        # Whatever the log level is, as the text.
+        log.handle(log.makeRecord(log.name, logging.INFO, __file__, 0, "the agent serves", (), None, extra=fields))
+    else:
+        report = startup_report(
+            settings,
+            bound=endpoints.bound,
+            advertised=endpoints.advertised,
+            http=endpoints.http,
+            cluster_id=endpoints.cluster_id,
+            program=sys.argv[0],
+        )
+        sys.stderr.write(report + "\n")
     sys.stdout.write(ready_line(endpoints.bound[0], endpoints.http) + "\n")
     # Stdout is block-buffered where it is a pipe, and a program may be waiting for the line.
     sys.stdout.flush()

@@ -11,6 +11,7 @@ from agent.config.listener_security import RELAY_LISTENER, ListenerSecurity, Sec
 from agent.config.oauth_settings import OAUTHBEARER
 from agent.config.secure_options import ADMIN
 from agent.config.settings import Settings
+from agent.runtime.version import VERSION
 
 
 def ready_line(kafka: ListenerAddress, http: HostPort) -> str:
@@ -48,11 +49,7 @@ def startup_report(
     ca_words = f" --ca {authority}" if is_encrypted or settings.http_tls is not None else ""
     if security.sasl is not None:
         ca_words += f" --command-config {shlex.quote(properties)}"
-    open_addresses = [
-        *(str(each) for each in bound if not settings.security_of(each.name).protocol.is_encrypted),
-        *([f"http://{http}"] if settings.http_tls is None else []),
-    ]
-    open_addresses = [each for each in open_addresses if not is_loopback(read_host_port(each.split("://")[1]).host)]
+    open_addresses = unencrypted_addresses(settings, bound, http)
     scheme = "http" if settings.http_tls is None else "https"
     lines = [
         f"Penstock agent {settings.name} of cluster {cluster_id}",
@@ -81,6 +78,39 @@ def startup_report(
 
 def _users(listener: ListenerAddress) -> str:
     return "agents" if listener.name == RELAY_LISTENER else "clients"
+
+
+def startup_fields(
+    settings: Settings,
+    *,
+    bound: Sequence[ListenerAddress],
+    advertised: Sequence[ListenerAddress],
+    http: HostPort,
+    cluster_id: str,
+) -> dict[str, object]:
+    """The same for programs that read the log, without the commands to try."""
+    return {
+        "agent": settings.name,
+        "version": VERSION,
+        "cluster_id": cluster_id,
+        "kafka": [str(listener) for listener in advertised],
+        "listeners": [str(listener) for listener in bound],
+        "http": f"{'http' if settings.http_tls is None else 'https'}://{http}",
+        "ledger": settings.ledger_url,
+        "store": settings.store_url,
+        "durability": durability_text(settings),
+        "unencrypted": unencrypted_addresses(settings, bound, http),
+        "password_file": None if settings.secure_files is None else str(settings.secure_files.password),
+    }
+
+
+def unencrypted_addresses(settings: Settings, bound: Sequence[ListenerAddress], http: HostPort) -> list[str]:
+    """The addresses that do not encrypt, and that other machines can reach."""
+    addresses = [
+        *(str(each) for each in bound if not settings.security_of(each.name).protocol.is_encrypted),
+        *([f"http://{http}"] if settings.http_tls is None else []),
+    ]
+    return [each for each in addresses if not is_loopback(read_host_port(each.split("://")[1]).host)]
 
 
 def durability_text(settings: Settings) -> str:

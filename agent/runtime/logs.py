@@ -1,7 +1,8 @@
 """Log lines on stderr: one line per message, as key=value text or as a JSON object.
 
 Rule: modules log through `logging.getLogger(__name__)`, a constant sentence with the values in `extra`; the format is
-chosen here. Only the `ready` line goes to stdout (`agent.cli.startup_report`). Where several processes write to one
+chosen here. Only the `ready` line goes to stdout (`agent.cli.startup_report`). With JSON every line of an agent's
+stderr is an object, also that of its start (`agent.cli.serve`). Where several processes write to one
 stderr (`agent.cli.processes`) each line ends with its process.
 """
 
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TextIO
 
+JSON = "json"
+"""The format of one object a line."""
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "numba", "botocore")
 """Libraries whose lines below the level warning are of no use to an operator."""
@@ -23,7 +26,7 @@ def configure_logs(level: str, log_format: str, stream: TextIO | None = None, *,
     `process` is the name of this process where several processes write to one stderr, else None.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(JsonFormatter(process) if log_format == "json" else TextFormatter(process))
+    handler.setFormatter(JsonFormatter(process) if log_format == JSON else TextFormatter(process))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)

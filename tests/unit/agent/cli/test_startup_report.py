@@ -1,14 +1,16 @@
 """What greets the operator."""
 
 import dataclasses
+import logging
 import re
 from pathlib import Path
 
 import pytest
 
-from agent.cli.startup_report import durability_text, ready_line, startup_report
+from agent.cli.startup_report import durability_text, ready_line, startup_fields, startup_report
 from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.settings import Settings
+from agent.runtime.version import VERSION
 
 LISTENER = ListenerAddress(name="PLAINTEXT", host="127.0.0.1", port=9092)
 SETTINGS = Settings(
@@ -80,3 +82,24 @@ def test_an_ipv6_address_stands_in_brackets_and_in_quotes_where_a_shell_would_ma
 )
 def test_durability_is_said_as_it_is(change: dict[str, object], words: str) -> None:
     assert words in durability_text(dataclasses.replace(SETTINGS, **change))  # type: ignore[arg-type]
+
+
+def test_a_program_reads_the_same_from_the_log_with_the_ports_that_were_got() -> None:
+    bound = ListenerAddress(name="IN", host="0.0.0.0", port=4711)
+    shown = ListenerAddress(name="IN", host="broker.example", port=443)
+    http = HostPort(host="0.0.0.0", port=8)
+    fields = startup_fields(SETTINGS, bound=[bound], advertised=[shown], http=http, cluster_id="c1")
+    assert fields == {
+        "agent": "penstock",
+        "version": VERSION,
+        "cluster_id": "c1",
+        "kafka": ["IN://broker.example:443"],
+        "listeners": ["IN://0.0.0.0:4711"],
+        "http": "http://0.0.0.0:8",
+        "ledger": "sqlite:///d/ledger.sqlite",
+        "store": "file:///d/store",
+        "durability": durability_text(SETTINGS),
+        "unencrypted": ["IN://0.0.0.0:4711", "http://0.0.0.0:8"],
+        "password_file": None,
+    }
+    assert not fields.keys() & vars(logging.makeLogRecord({})).keys(), "they are extras of a log record"
