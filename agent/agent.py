@@ -1,4 +1,4 @@
-"""One agent: its sockets and HTTP port around a `Broker`, and the order of its start and stop.
+"""One agent: its sockets around a `Broker`, what its HTTP port answers, and the order of its start and stop.
 
 All background work is started here or in `agent.broker`, under a name. A bug ends the agent; an outage of ledger or
 bucket never does.
@@ -21,7 +21,6 @@ from agent.bucket.store_damages import StoreDamages
 from agent.config.addresses import ListenerAddress, with_agent_name
 from agent.config.listener_security import RELAY_LISTENER
 from agent.config.settings import Settings
-from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
 from agent.http.services import AdminServices
 from agent.http.tail_urls import TailUrls, tail_urls
@@ -33,6 +32,7 @@ from agent.runtime.ids import Ids
 from agent.runtime.loop_lag import observe_loop_lag
 from agent.runtime.metrics import Metrics
 from agent.runtime.notices import Notice, NoticeKind
+from agent.runtime.start_waits import StartWaits
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
 from agent.security.authentication import ConnectionAuthenticator
@@ -54,7 +54,7 @@ from agent.server.relay.client_relays import ClientRelays
 from agent.server.relay.relay_introduction import RelayIntroduction
 from agent.server.relay.relays import Relays
 from agent.server.request_router import RequestRouter
-from agent.views.agents import rules_view
+from agent.views.agents import maintenance_leader_name, rules_view
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.follower import Follower
@@ -81,11 +81,13 @@ class Agent:
         clock: Clock,
         ids: Ids,
         metrics: Metrics,
+        tls: AgentTls,
+        http_server: HttpServer,
+        waits: StartWaits,
         damages: StoreDamages | None = None,
         reserves: DiskReserves | None = None,
-        tls: AgentTls | None = None,
     ) -> None:
-        """`tls` is that of the settings, where it is read already."""
+        """`http_server` is open already, and outlives the agent. `waits` are those of this start."""
         self._settings = settings
         self._identity = identity
         self._clock = clock
@@ -104,20 +106,25 @@ class Agent:
             metrics=metrics,
             tasks=self._tasks,
             supervisor=self._supervisor,
+            waits=waits,
         )
         self._store = store
         self._metrics = metrics
         self._damages = damages or StoreDamages()
         self._reserves = reserves
-        self._tls = AgentTls(settings, clock, metrics) if tls is None else tls
+        self._tls = tls
+        self._http_server = http_server
+        self._waits = waits
+        self._server = KafkaServer(table=ConnectionTable(metrics=metrics, strangers=tls.strangers), clock=clock)
         self._issuer_keys: Sequence[IssuerKeys] = ()
         self._catalog_syncs: Sequence[ExternalCatalogSync] = ()
         """Their jobs end before the session does."""
         self._tail_urls: TailUrls | None = None
         self.is_ready = False
+        self._serves_since_s = clock.monotonic_s()
         self.bound: list[ListenerAddress] = []
         self.advertised: list[ListenerAddress] = []
-        self.http = settings.http
+        self.http = http_server.address
         self._digest_key = ids.new_uuid() + ids.new_uuid()
 
     async def __aenter__(self) -> Self:
@@ -126,14 +133,22 @@ class Agent:
         try:
             await self._begin()
         except BaseException:
-            await self._cancel_all()
+            await self._end(None, None, None)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        await self._end(kind, error, traceback)
+
+    async def _end(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close all ports but HTTP's, which answers no more than health and metrics, and end all tasks."""
         self.is_ready = False
+        self._http_server.withdraw()
+        self._server.close_listeners()
         self._server.abort()
         self._tls.handshakes.abort()
         await self._supervisor.stop()
@@ -145,21 +160,7 @@ class Agent:
                 "the agent ends although the store has not answered all requests; none of them was acknowledged"
             )
 
-    async def _cancel_all(self) -> None:
-        await self._supervisor.stop()
-        await self._stack.aclose()
-
     async def _begin(self) -> None:
-        http_server = HttpServer(
-            address=self._settings.http,
-            catalog=catalog_parts(self._settings, self._clock),
-            access=self._settings.http_access,
-            tls=self._tls,
-        )
-        self.http = http_server.bind()
-        self._server = KafkaServer(
-            table=ConnectionTable(metrics=self._metrics, strangers=self._tls.strangers), clock=self._clock
-        )
         await self._bind()
         await self.broker.begin(
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised],
@@ -181,8 +182,7 @@ class Agent:
         self._tail_urls = tail_urls(self._settings, self._clock)
         if self._tail_urls is not None:
             self._supervisor.start("signed ranges", partial(self._tail_urls.check, self._store, self._settings.name))
-        run_http = partial(http_server.run, self._admin_services(authentication))
-        self._supervisor.start("http", run_http, is_restarted=False)
+        self._http_server.open(self._admin_services(authentication))
         KERNELS.watch()
         self._metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start(
@@ -194,7 +194,8 @@ class Agent:
         if self.broker.state.rules_version >= RULES_SECURITY:  # before, the first users have no ACLs yet
             check_administrator(self._settings.authorizer, self.broker.state.acls)
         await self._server.start_serving(self._acceptor(authentication))
-        await http_server.serving()
+        self._waits.finish()
+        self._serves_since_s = self._clock.monotonic_s()
         self.is_ready = True
 
     async def _create_first_users(self) -> None:
@@ -383,8 +384,11 @@ class Agent:
             "version": VERSION,
             "cluster_id": self._identity.cluster_id,
             "node_id": self.broker.node_id,
+            "zone": self._settings.zone,
+            "uptime_s": round(self._clock.monotonic_s() - self._serves_since_s, 1),
             "session": self.broker.session,
             **rules_view(self.broker.state),
+            "maintenance_leader": maintenance_leader_name(self.broker.state),
             "http": self._http_url(),
             "kafka": [str(listener) for listener in self.advertised],
             "listeners": [str(listener) for listener in self.bound],

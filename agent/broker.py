@@ -39,6 +39,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob, loops_of
+from agent.runtime.start_waits import StartWaits
 from agent.runtime.supervisor import Run, Supervisor
 from agent.security.audit.audit_log import AuditLog
 from agent.security.authorizer import Authorizer, StateAcls
@@ -84,7 +85,10 @@ class Broker:
         metrics: Metrics,
         tasks: asyncio.TaskGroup,
         supervisor: Supervisor,
+        waits: StartWaits | None = None,
     ) -> None:
+        """`waits`: those of the agent's start."""
+        self._waits = waits
         self._settings = settings
         self._identity = identity
         self._confirmation = BucketConfirmation(store=store, identity=identity, clock=clock, metrics=metrics)
@@ -163,6 +167,7 @@ class Broker:
             self._start_session(endpoints),
             is_holding_rules=is_rules_held is True,
             is_name_mine=self._settings.is_name_mine,
+            waits=self._waits,
         )
         self._supervisor.start("ledger writer", self._ledger.writer.run, is_restarted=False)
         self._supervisor.start("session lease", self._ledger.writer.keep_session, is_restarted=False)
@@ -281,6 +286,7 @@ class Broker:
         metrics.add(self.cluster_metrics)
         metrics.add(self.ledger_metrics)
         metrics.ledger_position.set_function(lambda: self.state.position)
+        metrics.rules_version.set_function(lambda: self.state.rules_version)
         metrics.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
         metrics.ledger_entries_applied.set_function(lambda: self._ledger.apply_loop.entries_applied_count)
         metrics.background_restarts.set_function(lambda: self._supervisor.restarts_count)

@@ -1,15 +1,17 @@
 """Wires an agent: settings in, a serving process out. The only module that knows every part.
 
-The order of start and stop is here and in `agent.agent`. Start: ledger, bucket, state, sockets, session, loops,
-`ready`. Stop: no new connections, accepted requests are answered, the session ends, files close.
+The order of start and stop is here and in `agent.agent`. Start: HTTP, ledger, bucket, state, sockets, session, loops,
+`ready`. Stop: no new connections, accepted requests are answered, the session ends, files close, and HTTP last.
 """
 
 import asyncio
 import logging
 import math
+import platform
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from agent.agent import Agent
@@ -23,6 +25,7 @@ from agent.bucket.permissions import check_access
 from agent.bucket.store_damages import StoreDamages
 from agent.bucket.store_outages import StoreOutages
 from agent.config.addresses import (
+    EtcdUrl,
     FileUrl,
     HostPort,
     ListenerAddress,
@@ -33,7 +36,9 @@ from agent.config.addresses import (
 )
 from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
-from agent.ledger.bootstrap import load_state
+from agent.http.open_port import open_http_port
+from agent.http.server import HttpServer
+from agent.ledger.bootstrap import LoadedState, load_state
 from agent.ledger.ledger_outages import OutageLoggingLedger
 from agent.ledger.open_ledger import open_ledger
 from agent.maintenance.progress_marks import leave_mark
@@ -42,10 +47,14 @@ from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
 from agent.runtime.ids import Ids, SystemIds
 from agent.runtime.metrics import Metrics
 from agent.runtime.start_retries import once_there
+from agent.runtime.start_waits import StartNeed, StartWaits
 from agent.runtime.stop_signals import StopSignals, watch_signals
+from agent.runtime.version import VERSION
 from agent.security.tls.agent_tls import AgentTls
-from coordinator.ledger.port import LedgerCorrupt
+from coordinator.commands.rules import RULES_NEWEST
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerIdentity
 from protocol.kernel_folder import choose_kernel_folder
+from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +69,18 @@ class AgentEndpoints:
     cluster_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StartParts:
+    """The parts of an agent that exist before its ledger and its bucket do."""
+
+    clock: Clock
+    ids: Ids
+    metrics: Metrics
+    tls: AgentTls
+    http_server: HttpServer
+    waits: StartWaits
+
+
 async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], None]) -> float:
     """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once.
 
@@ -72,12 +93,17 @@ async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], Non
     choose_kernel_folder(settings.cache_dir)
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     metrics.memory_limit_bytes.set(memory_limit() or math.inf)
+    metrics.build_info.labels(VERSION, str(RULES_NEWEST), platform.python_version()).set(1)
+    waits = new_start_waits(settings, clock, metrics)
     stopping = asyncio.Event()
     starting = asyncio.current_task()
     assert starting is not None, "an agent runs as a task"
     watch = watch_signals(stopping, starting, clock)
     try:
-        await _serve(settings, announce, clock, ids, metrics, stopping, watch)
+        tls = AgentTls(settings, clock, metrics)
+        async with open_http_port(settings, tls=tls, clock=clock, metrics=metrics, waits=waits) as http_server:
+            parts = _StartParts(clock=clock, ids=ids, metrics=metrics, tls=tls, http_server=http_server, waits=waits)
+            await _serve(settings, announce, parts, stopping, watch)
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
@@ -88,20 +114,18 @@ async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], Non
 async def _serve(
     settings: Settings,
     announce: Callable[[AgentEndpoints], None],
-    clock: Clock,
-    ids: Ids,
-    metrics: Metrics,
+    parts: _StartParts,
     stopping: asyncio.Event,
     watch: StopSignals,
 ) -> None:
-    tls = AgentTls(settings, clock, metrics)
-    await _check_ledger_lost(settings, clock, ids)
+    clock, ids, metrics, waits = parts.clock, parts.ids, parts.metrics, parts.waits
+    await _check_ledger_lost(settings, clock, ids, waits)
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.parts))
     reserves = _ledger_reserve(settings, clock)
     metrics.disk_full.set_function(lambda: reserves.is_full)
     async with (
-        open_ledger(settings, clock, ids) as opened,
+        open_ledger(settings, clock, ids, waits=waits) as opened,
         open_store(settings, clock, ids, metrics, observer=outages, damages=damages, reserves=reserves) as store,
         _in_background(outages.run),
         _in_background(reserves.run),
@@ -109,19 +133,9 @@ async def _serve(
         ledger = OutageLoggingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
         metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
         metrics.store_outage_seconds.set_function(lambda: outages.seconds)
-        new_bucket_id = ids.new_cluster_id()
-        is_shared = isinstance(read_store_url(settings.store_url), S3Url)
-        # Both checks come before the claim, by which ledger and bucket name each other for good.
-        if is_shared:
-            await once_there(lambda: check_access(store), clock)
-        await once_there(
-            lambda: check_before_claim(store, ledger, name=ids.new_cluster_id(), is_shared=is_shared), clock
-        )
-        identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
-        await once_there(lambda: check_reached(store, ledger), clock)
-        loaded = await once_there(lambda: load_state(ledger, store), clock)
-        if isinstance(read_store_url(settings.store_url), FileUrl):
-            await once_there(lambda: report_missing(store, loaded.follower.state), clock)
+        waits.observe(StartNeed.LEDGER, lambda: ledger.outage_seconds)
+        waits.observe(StartNeed.STORE, lambda: outages.seconds)
+        identity, loaded = await _sync(settings, parts, store, ledger)
         agent = Agent(
             settings=settings,
             identity=identity,
@@ -133,7 +147,9 @@ async def _serve(
             metrics=metrics,
             damages=damages,
             reserves=reserves,
-            tls=tls,
+            tls=parts.tls,
+            http_server=parts.http_server,
+            waits=waits,
         )
         try:
             async with agent:
@@ -157,7 +173,42 @@ async def _serve(
             raise
 
 
-async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids) -> None:
+async def _sync(
+    settings: Settings, parts: _StartParts, store: ObjectStore, ledger: Ledger
+) -> tuple[LedgerIdentity, LoadedState]:
+    """The ledger's identity and the state at its head, once ledger and bucket are there and belong together.
+
+    Raises `LedgerCorrupt` and `StoreMisconfigured`: do not serve.
+    """
+    clock, ids, waits = parts.clock, parts.ids, parts.waits
+    new_bucket_id = ids.new_cluster_id()
+    is_shared = isinstance(read_store_url(settings.store_url), S3Url)
+    # Both checks come before the claim, by which ledger and bucket name each other for good.
+    if is_shared:
+        await once_there(lambda: check_access(store), clock, waits, StartNeed.STORE)
+    await once_there(
+        lambda: check_before_claim(store, ledger, name=ids.new_cluster_id(), is_shared=is_shared), clock, waits
+    )
+    identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock, waits)
+    await once_there(lambda: check_reached(store, ledger), clock, waits)
+    loaded = await once_there(lambda: load_state(ledger, store), clock, waits)
+    if isinstance(read_store_url(settings.store_url), FileUrl):
+        await once_there(lambda: report_missing(store, loaded.follower.state), clock, waits)
+    return identity, loaded
+
+
+def new_start_waits(settings: Settings, clock: Clock, metrics: Metrics) -> StartWaits:
+    """The waits of a start with these settings, which the metrics show."""
+    kinds = {StartNeed.LEDGER: "etcd"} if isinstance(read_ledger_url(settings.ledger_url), EtcdUrl) else {}
+    waits = StartWaits(clock, kinds=kinds)
+    for need in StartNeed:
+        metrics.start_waits_seconds.labels(need.value).set_function(partial(waits.seconds, need))
+    # Until the ledger and the store are there to observe.
+    metrics.ledger_outage_seconds.set_function(partial(waits.seconds, StartNeed.LEDGER))
+    return waits
+
+
+async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids, waits: StartWaits) -> None:
     """Raise `LedgerCorrupt` where the embedded ledger is missing and the bucket has a cluster: its ledger is lost."""
     url = read_ledger_url(settings.ledger_url)
     if not isinstance(url, SqliteUrl):
@@ -167,7 +218,7 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids) -> None
     if not is_missing(Path(url.path)):
         return
     async with open_store(settings, clock, ids, Metrics(), is_writer=False) as store:
-        file = await once_there(lambda: read_cluster_file(store), clock)
+        file = await once_there(lambda: read_cluster_file(store), clock, waits, StartNeed.STORE)
     if file is not None:
         raise lost_ledger_error(settings.ledger_url, file)
 

@@ -894,6 +894,10 @@ PROCESS_RESTART_SECONDS_FIRST = 0.5
 PROCESS_RESTART_SECONDS_MAX = 30.0
 PROCESS_HEALTHY_SECONDS = 60.0
 """A process that ran this long starts again after the first pause."""
+START_RETRY_SECONDS_FIRST = 0.25
+"""Between two tries of a start whose ledger or bucket does not answer; the pause doubles."""
+START_RETRY_SECONDS_MAX = 2.0
+"""The longest such pause: an agent is to serve within seconds once both are there."""
 STOP_SECONDS_MAX = 5.0
 """For what is still on its way when everything else of an agent has ended."""
 

@@ -17,14 +17,15 @@ _ADMIN: Final[Mapping[str, RouteText]] = {
     "GET /live": RouteText("", "200 while the process runs; text"),
     "GET /ready": RouteText(
         "",
-        "200 while the agent serves, 503 before its first sync and while it drains; text, with a fixed line for each "
-        "kind of warning",
+        "200 while the agent serves; text, with a fixed line for each kind of warning. 503 while it starts or drains, "
+        "with one line that names what it waits for",
     ),
     "GET /metrics": RouteText("", "[metrics](metrics.md) as Prometheus text"),
     "GET /api/status": RouteText(
         "",
-        "object: readiness, name, version, cluster, session, rules version and its hold, advertised and bound Kafka "
-        "addresses, bucket, and the warnings in full (`notices`)",
+        "object: readiness, name, zone, version, seconds since it serves, cluster, session, rules version and its "
+        "hold, the maintenance leader's name, advertised and bound Kafka addresses, bucket, and the warnings in full "
+        "(`notices`)",
     ),
     "GET /api/state": RouteText("", "object: ledger position, rules version and digest of the state"),
     "GET /api/agents": RouteText(

@@ -327,6 +327,8 @@ Penstock's own commands take a token from `--token-file` or `PENSTOCK_TOKEN_FILE
 - An ANONYMOUS request over loopback must name this machine in `Host`: a loopback address, `localhost`, the host name,
   or the name in `--http`. Others get 403 `foreign_host`, since a web page could use them.
 - `/live` and `/ready` answer everybody, and so does `/metrics` with `--metrics-open`.
+- **While the agent starts** users and ACLs are not known yet. `/metrics` then takes a token of `--http-token-file`,
+  with an authorizer that of a super user, or needs no login. All other requests get 503.
 - In the tables, "listed" means that the answer leaves out what the principal has not that right on. "body" means that
   the request's body decides which of the rights are needed.
 - A subject of the schema registry has the rights of its topic, which is its name without `-key` or `-value`, and those

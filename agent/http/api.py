@@ -72,6 +72,7 @@ from agent.http.tail_routes import TailRoutes
 from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
 from agent.lake.topic_work import REMEDY_TABLE, remedy_of
+from agent.runtime.metrics import EXPOSITION_TYPE
 from agent.security.http_identity import HttpIdentities
 from agent.views.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.views.state import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
@@ -91,7 +92,6 @@ PUBLIC_STATUS = frozenset({"is_ready", "name", "version", "kafka"})
 """The fields of the status for clients that may not describe the cluster: what Kafka clients learn without rights."""
 LOGGED_IN_STATUS = PUBLIC_STATUS | {"cluster_id"}
 """The same for clients that have logged in. Salts of unknown users may follow from the cluster's id (ADR 32)."""
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def build_app(
@@ -176,7 +176,7 @@ class _HttpApi:
     async def metrics(self, _: Request) -> Response:
         self._services.metrics.is_ready.set(self._services.is_ready())
         await self._services.refresh_metrics()
-        return Response(self._services.metrics.exposition(), media_type=METRICS_TYPE)
+        return Response(self._services.metrics.exposition(), media_type=EXPOSITION_TYPE)
 
     async def status(self, request: Request) -> Response:
         """Where clients connect, and more only to those that may describe the cluster."""

@@ -1,7 +1,8 @@
 """The HTTP port: health, metrics and administration, served by uvicorn inside the agent's own loop.
 
-Rule: `agent.http.api` has the routes; this module starts and stops the server. uvicorn is imported when the server
-starts, and touches neither signals nor logging.
+Rule: the port is open before the agent serves. `agent.http.start_app` answers until `HttpServer.open`, then
+`agent.http.api`, and after `HttpServer.withdraw` the former again. uvicorn is imported when the server starts, and
+touches neither signals nor logging.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from agent.config.addresses import HostPort
 from agent.config.http_auth import HttpAccess
 from agent.config.listener_security import HTTPS_LISTENER
 from agent.http.iceberg.catalog_config import CatalogParts
-from agent.http.services import AdminServices
+from agent.http.services import AdminServices, StartServices
 from agent.security.http_identity import HttpIdentities
 from agent.security.tls.agent_tls import AgentTls
 from protocol.limits import (
@@ -26,13 +27,16 @@ from protocol.limits import (
 
 if TYPE_CHECKING:
     import uvicorn
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 BACKLOG = 128
 
 
 class HttpServer:
-    """The HTTP server. Call `bind`, then `run` as a task. `serving` returns once it answers; `stop` ends `run`."""
+    """The HTTP server. Call `bind`, then `run` as a task. `serving` returns once it answers; `stop` ends `run`.
+
+    It says that the agent starts until `open`, and that it stops after `withdraw`.
+    """
 
     def __init__(
         self,
@@ -50,6 +54,9 @@ class HttpServer:
         self._access = HttpAccess() if access is None else access
         self._catalog = catalog
         self._address = address
+        self._start_app: ASGIApp | None = None
+        self._app: ASGIApp | None = None
+        """The application that answers now: connections outlive the change of it."""
         self._socket: socket.socket | None = None
         self._server: uvicorn.Server | None = None
         self._serving = asyncio.Event()
@@ -58,11 +65,39 @@ class HttpServer:
         """Bind the port and return the address with the real port. Raises `OSError`."""
         family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
         self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=BACKLOG)
+        return self.address
+
+    @property
+    def address(self) -> HostPort:
+        """The address, with the real port once it is bound."""
+        if self._socket is None:
+            return self._address
         return HostPort(host=self._address.host, port=self._socket.getsockname()[1])
 
-    async def run(self, services: AdminServices) -> None:
+    async def run(self, services: StartServices) -> None:
         """Serve until `stop` or a cancellation."""
         assert self._socket is not None, "bind first"
+        from agent.http.start_app import build_start_app
+
+        own_names = _own_names(self._address.host)
+        self._app = self._start_app = build_start_app(services, access=self._access, own_names=own_names)
+        self._server = _quiet_server(self._answer, self._serving, self._tls)
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            # A cancellation leaves them open. After `stop`, uvicorn has closed them.
+            for server in getattr(self._server, "servers", ()):
+                server.close()
+            for connection in list(self._server.server_state.connections):
+                connection.shutdown()
+            self._socket.close()
+
+    async def _answer(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        assert self._app is not None, "it is set before the server answers"
+        await self._app(scope, receive, send)
+
+    def open(self, services: AdminServices) -> None:
+        """Answer all paths from now on: the agent has its services."""
         from agent.http.api import build_app
 
         own_names = _own_names(self._address.host)
@@ -79,17 +114,11 @@ class HttpServer:
             until_room=services.until_audit_room,
         )
         is_metrics_open = self._access.is_metrics_open
-        app = build_app(services, self._catalog, identities=identities, is_metrics_open=is_metrics_open)
-        self._server = _quiet_server(app, self._serving, self._tls)
-        try:
-            await self._server.serve(sockets=[self._socket])
-        finally:
-            # A cancellation leaves them open. After `stop`, uvicorn has closed them.
-            for server in getattr(self._server, "servers", ()):
-                server.close()
-            for connection in list(self._server.server_state.connections):
-                connection.shutdown()
-            self._socket.close()
+        self._app = build_app(services, self._catalog, identities=identities, is_metrics_open=is_metrics_open)
+
+    def withdraw(self) -> None:
+        """Answer health and metrics alone from now on: the services of the agent end."""
+        self._app = self._start_app
 
     async def serving(self) -> None:
         await self._serving.wait()
@@ -122,6 +151,7 @@ def _quiet_server(app: "ASGIApp", serving: asyncio.Event, tls: AgentTls | None) 
 
     config = uvicorn.Config(
         app,
+        interface="asgi3",  # uvicorn takes a bound method for an application of ASGI 2
         lifespan="off",
         log_config=None,
         access_log=False,

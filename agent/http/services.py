@@ -1,13 +1,14 @@
-"""The services of the HTTP port: the parts of one agent that its applications use, wired once by `agent.agent`.
+"""The services of the HTTP port: the parts of one agent that its applications use.
 
-The applications (`agent.http.api`, `agent.http.iceberg.rest_api`, `agent.http.registry.rest_api`) know nothing else of
-the agent.
+`agent.components` wires those of a start, `agent.agent` the others. The applications (`agent.http.start_app`,
+`agent.http.api`, `agent.http.iceberg.rest_api`, `agent.http.registry.rest_api`) know nothing else of the agent.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.admin.config_layers import BrokerConfigs
+from agent.config.authorizer_settings import AuthorizerSettings
 from agent.http.tail_urls import TailUrls
 from agent.lake.archiver import Archiver
 from agent.lake.external_catalogs import ExternalCatalogSync
@@ -19,12 +20,26 @@ from agent.recovery.audit import Audit
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.notices import Notice
+from agent.runtime.start_waits import StartWaits
 from agent.security.audit.audit_events import AuditEvent
 from agent.security.http_identity import HttpPasswords, HttpRights, TokenOwner, no_wait
 from agent.security.oauth.bearer_tokens import BearerTokens
 from agent.security.quotas import Quotas
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartServices:
+    """The parts that exist before the agent's ledger and bucket do."""
+
+    waits: StartWaits
+    metrics: Metrics
+    """Their exposition needs no state of the cluster, and no refresh."""
+    clock: Clock
+    authorizer: AuthorizerSettings = field(default_factory=AuthorizerSettings)
+    accepts_issuer_tokens: bool = False
+    """Whether the HTTP port accepts tokens that an issuer signed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from agent.ledger.apply_loop import ApplyLoop, Growth, PartitionKey
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.start_waits import StartWaits
 from coordinator.commands.commands import Command, Outcome, StartSession
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger
@@ -72,13 +73,22 @@ class LedgerClient:
         """The agent's description of itself, as given to `open`."""
         return self.writer.agent
 
-    async def open(self, agent: StartSession, *, is_holding_rules: bool = False, is_name_mine: bool = False) -> None:
+    async def open(
+        self,
+        agent: StartSession,
+        *,
+        is_holding_rules: bool = False,
+        is_name_mine: bool = False,
+        waits: StartWaits | None = None,
+    ) -> None:
         """Begin the first session, and return once its first entry is applied: later ones begin like it.
 
         `is_holding_rules`: whether the agent is about to hold the rules version. `is_name_mine`: whether a session of
-        another process under the agent's name is ended, instead of waited for (S12).
+        another process under the agent's name is ended, instead of waited for (S12). `waits`: those of the start.
         """
         self.writer.agent = agent
+        if waits is not None:
+            self.writer.start_waits = waits
         self.writer.is_holding_rules, self.writer.is_name_mine = is_holding_rules, is_name_mine
         await self.writer.open()
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.start_waits import StartNeed, StartWaits
 from coordinator.codec.codec import Unwritable, encode
 from coordinator.commands.commands import (
     Command,
@@ -76,6 +77,8 @@ class LedgerWriter:
         self._clock = clock
         self._proposed_time = proposed_time
         self._metrics = metrics
+        self.start_waits = StartWaits(clock)
+        """The waits of the agent's start: those that the first session has."""
         self._queue: deque[_Pending] = deque()
         self._has_work = asyncio.Event()
         """Set where a command is queued, or the session is lost."""
@@ -132,11 +135,13 @@ class LedgerWriter:
                     continue
                 self._log_no_session(error, is_first=not is_name_taken)
                 is_name_taken = isinstance(error, SessionHeld)
+                self.start_waits.begin(StartNeed.NAME if is_name_taken else StartNeed.LEDGER)
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
                 self._number_next, self._is_session_lost, self._confirmed_s = 0, False, request_s
                 self._views.clear()
+                self.start_waits.end()
                 return
 
     async def _end_predecessor(self, held: SessionHeld) -> bool:

@@ -14,6 +14,7 @@ from agent.config.settings import Settings
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.start_retries import once_there
+from agent.runtime.start_waits import StartNeed, StartWaits
 from coordinator.ledger.port import Ledger, LedgerMissing
 
 if TYPE_CHECKING:
@@ -35,13 +36,21 @@ class WhereMissing(Enum):
 
 @asynccontextmanager
 async def open_ledger(
-    settings: Settings, clock: Clock, ids: Ids, where_missing: WhereMissing = WhereMissing.CREATED
+    settings: Settings,
+    clock: Clock,
+    ids: Ids,
+    where_missing: WhereMissing = WhereMissing.CREATED,
+    *,
+    waits: StartWaits | None = None,
 ) -> AsyncIterator[Ledger]:
-    """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s."""
+    """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s.
+
+    `waits`: those of an agent's start; None for another command.
+    """
     new_cluster_id = ids.new_cluster_id()
     try:
         is_created = where_missing is WhereMissing.CREATED
-        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None)
+        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None, waits)
     except LedgerMissing:
         if where_missing is not WhereMissing.SUBSTITUTED:
             raise
@@ -52,7 +61,9 @@ async def open_ledger(
         await ledger.close()
 
 
-async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | None) -> Ledger:
+async def _open_ledger(
+    settings: Settings, clock: Clock, new_cluster_id: str | None, waits: StartWaits | None
+) -> Ledger:
     url = read_ledger_url(settings.ledger_url)
     match url:
         case SqliteUrl(path=path):
@@ -66,7 +77,7 @@ async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | N
                 raise LedgerMissing("a ledger in memory ends with its agent: give another --ledger")
             return _empty_ledger(new_cluster_id)
         case EtcdUrl(endpoints=endpoints, cluster=cluster):
-            return await _open_etcd(settings.ledger_access, endpoints, cluster, clock, new_cluster_id)
+            return await _open_etcd(settings.ledger_access, endpoints, cluster, clock, new_cluster_id, waits)
 
 
 def _empty_ledger(cluster_id: str) -> Ledger:
@@ -95,7 +106,12 @@ def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdCli
 
 
 async def _open_etcd(
-    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, new_cluster_id: str | None
+    access: LedgerAccess,
+    endpoints: Sequence[HostPort],
+    cluster: str,
+    clock: Clock,
+    new_cluster_id: str | None,
+    waits: StartWaits | None,
 ) -> Ledger:
     client = etcd_client(access, endpoints)
     from coordinator.ledger.etcd.ledger import EtcdLedger
@@ -113,7 +129,7 @@ async def _open_etcd(
         return ledger
 
     try:
-        return await once_there(open_and_log_notices, clock)
+        return await once_there(open_and_log_notices, clock, waits, StartNeed.LEDGER)
     except BaseException:
         await client.close()
         raise

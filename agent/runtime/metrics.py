@@ -23,6 +23,8 @@ from prometheus_client.registry import Collector
 from agent.runtime.topic_traffic import TopicTraffic
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+EXPOSITION_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The content type of `Metrics.exposition`."""
 BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
 
 
@@ -363,6 +365,20 @@ class Metrics:
 
     def _add_process(self) -> None:
         self.is_ready = self._gauge("ready", "1 while the agent serves clients.")
+        self.start_waits_seconds = self._gauge(
+            "start_waits_seconds",
+            "Seconds for which the start has waited for the ledger, for the object store, or for the end of another "
+            "session under the agent's name; 0 where it does not wait for it.",
+            ("for",),
+        )
+        self.build_info = self._gauge(
+            "build_info",
+            "Always 1; the labels are the versions of the program, of the newest rules that it knows, and of Python.",
+            ("version", "rules", "python"),
+        )
+        self.rules_version = self._gauge(
+            "rules_version", "Version of the ledger's rules that is in force; 0 before the first sync."
+        )
         self.memory_limit_bytes = self._gauge(
             "memory_limit_bytes", "The memory limit of the agent's control group; +Inf without one."
         )

@@ -56,8 +56,7 @@ class KafkaServer:
         """Stop taking up requests, wait at most `seconds_max` for the answers of those taken up, then close all."""
         table = self.table
         table.is_draining = True
-        for server in self._servers:
-            server.close()
+        self.close_listeners()
         for unauthenticated in list(table.unauthenticated):
             unauthenticated.abort()
         for connection in list(table.connections):
@@ -67,6 +66,11 @@ class KafkaServer:
             await self._clock.sleep(DRAIN_POLL_SECONDS)
         for connection in list(table.connections):
             connection.close()
+
+    def close_listeners(self) -> None:
+        """Close the ports, once or again. Connections stay."""
+        for server in self._servers:
+            server.close()
 
     def abort(self) -> None:
         """Close every connection at once, and accept no more: the agent's tasks have ended."""

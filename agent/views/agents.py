@@ -37,5 +37,11 @@ def rules_view(state: ClusterState) -> View:
     }
 
 
+def maintenance_leader_name(state: ClusterState) -> str | None:
+    """The agent that is the maintenance leader; None while there is none."""
+    leader = None if state.maintenance_leader is None else state.sessions.get(state.maintenance_leader)
+    return None if leader is None else leader.name
+
+
 def _known(time_ms: Milliseconds) -> Milliseconds | None:
     return None if time_ms == NO_TIME else time_ms

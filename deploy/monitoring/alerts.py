@@ -203,7 +203,8 @@ ALERTS: Final[Sequence[Alert]] = (
     ),
     Alert(
         name="ClockOff",
-        expression="penstock_clock_checked == 0",
+        # An agent that waits at its start has not checked its clock yet, and NotReady reports it.
+        expression="penstock_clock_checked == 0 and on (job, instance) penstock_ready == 1",
         lasting="10m",
         summary="{{ $labels.instance }} does not trust its clock: nothing expires there.",
     ),

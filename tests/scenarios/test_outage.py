@@ -10,13 +10,8 @@ from pathlib import Path
 import pytest
 from kio.index import load_response_schema
 
-from agent.agent import Agent
-from agent.bucket.cluster_identity import claim_bucket
 from agent.config.settings import CliCommand, load_settings
-from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
-from agent.runtime.ids import SystemIds
-from agent.runtime.metrics import Metrics
 from coordinator.ledger.memory import AppendFate, MemoryLedger
 from coordinator.ledger.port import LedgerEntry
 from protocol.errors import ErrorCode
@@ -24,6 +19,7 @@ from protocol.types import SessionId
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectStore, StoreUnavailable
+from tests.support.agent.serving_agent import serving_agent
 from tests.support.records.kio_messages import KioEntity, kio_read
 from tests.support.records.plain_records import Record, make_batch
 
@@ -90,18 +86,7 @@ async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> Asy
     """An agent on this ledger and store, the topic `t`, and a connection."""
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
     settings = load_settings(CliCommand.RUN, values, environment={})
-    identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
-    loaded = await load_state(ledger, store)
-    async with Agent(
-        settings=settings,
-        identity=identity,
-        ledger=ledger,
-        store=store,
-        follower=loaded.follower,
-        clock=SystemClock(),
-        ids=SystemIds(),
-        metrics=Metrics(),
-    ) as agent:
+    async with serving_agent(settings, ledger, store) as agent:
         peer = Peer(*await asyncio.open_connection("127.0.0.1", agent.bound[0].port))
         await peer.create(b"t")
         yield peer

@@ -34,9 +34,12 @@ def error_response(error: CatalogError) -> Response:
     return JSONResponse(content, status_code=error.status, headers=dict(error.headers))
 
 
+_REJECTIONS = {401: "NotAuthorizedException", 503: "ServiceUnavailableException"}
+
+
 def rejected(rejection: AccessRejection) -> Response:
-    """The answer to a request that lacks a login or a right."""
-    kind = "NotAuthorizedException" if rejection.status == 401 else "ForbiddenException"
+    """The answer to a request that lacks a login or a right, or comes before the agent serves."""
+    kind = _REJECTIONS.get(rejection.status, "ForbiddenException")
     headers = {**NO_STORE, **rejection.headers}
     return error_response(CatalogError(rejection.status, kind, rejection.text, headers))
 

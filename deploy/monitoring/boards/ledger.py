@@ -82,6 +82,16 @@ LEDGER: Final = Board(
                 page="alerts.md#nomaintenanceleader",
             ),
             Panel(
+                title="Versions",
+                queries=[
+                    query("count by (version) (penstock_build_info)", "agents of {{version}}"),
+                    query("max(penstock_rules_version)", "rules in force"),
+                ],
+                unit=Unit.COUNT,
+                normal="One version, and two during an upgrade. The rules follow once every agent knows them.",
+                page="upgrade.md#upgrade-a-cluster",
+            ),
+            Panel(
                 title="Lost sessions and failed tasks",
                 queries=[
                     query("sum(increase(penstock_sessions_lost_total[$__rate_interval]))", "sessions"),

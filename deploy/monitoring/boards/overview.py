@@ -28,6 +28,13 @@ OVERVIEW: Final = Board(
                 is_stat=True,
             ),
             Panel(
+                title="Starts that wait",
+                queries=[query("max by (for) (penstock_start_waits_seconds)", "{{for}}")],
+                unit=Unit.SECONDS,
+                normal="0. Agents that wait for the ledger, the bucket or their own name are live, and not ready.",
+                page="alerts.md#notready",
+            ),
+            Panel(
                 title="Connections",
                 queries=[query("sum by (listener) (penstock_connections)", "{{listener}}")],
                 unit=Unit.COUNT,

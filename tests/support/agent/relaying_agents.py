@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.agent import Agent
-from agent.bucket.cluster_identity import claim_bucket
 from agent.config.settings import CliCommand, load_settings
-from agent.ledger.bootstrap import load_state
-from agent.runtime.clock import SystemClock
-from agent.runtime.ids import SystemIds
-from agent.runtime.metrics import Metrics
 from coordinator.codec.codec import encode
 from coordinator.commands.commands import Endpoint, Proposal, StartSession
 from coordinator.commands.rules import RULES_NEWEST
@@ -25,6 +20,7 @@ from protocol.types import SessionId
 from protocol.wire import INT32
 from storage.memory_store import MemoryStore
 from tests.support.agent.ledger_parts import until
+from tests.support.agent.serving_agent import serving_agent
 from tests.support.clients.kafka_requests import CORRELATION_ID, framed, read_answer
 
 ADDRESS = "127.0.0.1:9"
@@ -58,20 +54,8 @@ class Cluster:
             "data-dir": str(self.folder / name),
             "set": [f"{key}={value}" for key, value in (settings or {}).items()],
         }
-        ledger = MemoryLedger(self.core)
-        identity = await claim_bucket(self.store, ledger, new_bucket_id="bucket")
-        loaded = await load_state(ledger, self.store)
         agent = await self.stack.enter_async_context(
-            Agent(
-                settings=load_settings(CliCommand.AGENT, values, environment={}),
-                identity=identity,
-                ledger=ledger,
-                store=self.store,
-                follower=loaded.follower,
-                clock=SystemClock(),
-                ids=SystemIds(),
-                metrics=Metrics(),
-            )
+            serving_agent(load_settings(CliCommand.AGENT, values, environment={}), MemoryLedger(self.core), self.store)
         )
         self.stack.push_async_callback(agent._server.drain, 0)
         return agent

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.admin.config_layers import BrokerConfigs
-from agent.http.services import AdminServices
+from agent.http.services import AdminServices, StartServices
 from agent.lake.archiver import Archiver, ArchiveReport
 from agent.lake.external_catalogs import ExternalCatalogSync
 from agent.lake.rewrite_jobs import LakeRewrites
@@ -15,6 +15,7 @@ from agent.recovery.audit import Audit
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
 from agent.runtime.notices import Notice
+from agent.runtime.start_waits import StartWaits
 from agent.views.cluster_metrics import ClusterMetrics
 from coordinator.apply.apply import apply_proposal
 from coordinator.codec.codec import encode
@@ -195,6 +196,8 @@ class SmallAgent:
             state=lambda: self.state, is_leader=lambda: True, now_ms=lambda: None, clock=SystemClock()
         )
         metrics.add(cluster_metrics)
+        self.waits = StartWaits(SystemClock())
+        self.start_services = StartServices(waits=self.waits, metrics=metrics, clock=SystemClock())
         self.services = AdminServices(
             is_ready=lambda: self.is_ready,
             notices=lambda: self.noticed,

@@ -295,10 +295,11 @@ CASES: Final[Sequence[Case]] = (
         "ticket",
         "20m",
         "a does not trust its clock: nothing expires there.",
-        {"penstock_clock_checked{}": "1x3 0x30"},
+        {"penstock_clock_checked{}": "1x3 0x30", "penstock_ready{}": "1x40"},
         instance="a",
     ),
-    quiet("ClockOff", "ticket", "10m", {"penstock_clock_checked{}": "1x3 0x30"}),
+    quiet("ClockOff", "ticket", "10m", {"penstock_clock_checked{}": "1x3 0x30", "penstock_ready{}": "1x40"}),
+    quiet("ClockOff", "ticket", "20m", {"penstock_clock_checked{}": "0x40", "penstock_ready{}": "0x40"}),
     fires(
         "GarbageGrows",
         "ticket",

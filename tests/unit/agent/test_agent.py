@@ -15,10 +15,7 @@ from agent.agent import Agent, notices
 from agent.bucket.cluster_identity import claim_bucket
 from agent.bucket.disk_reserve import DiskReserves
 from agent.config.settings import CliCommand, load_settings
-from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
-from agent.runtime.ids import SystemIds
-from agent.runtime.metrics import Metrics
 from agent.runtime.notices import Notice, NoticeKind
 from agent.security import authenticated_connections
 from coordinator.codec.codec import decode
@@ -29,6 +26,7 @@ from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, S
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from tests.support.agent.ledger_parts import running_parts
+from tests.support.agent.serving_agent import serving_agent
 from tests.support.auth.plain_users import plain_user
 from tests.support.clients.http_client import ask_http
 
@@ -55,19 +53,8 @@ async def serving(
     }
     if is_time_accepted:
         values["accept-time"] = True
-    identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
-    loaded = await load_state(ledger, store)
-    async with Agent(
-        settings=load_settings(CliCommand.RUN, values, environment={}),
-        identity=identity,
-        ledger=ledger,
-        store=store,
-        follower=loaded.follower,
-        clock=SystemClock(),
-        ids=SystemIds(),
-        metrics=Metrics(),
-        reserves=reserves,
-    ) as agent:
+    settings = load_settings(CliCommand.RUN, values, environment={})
+    async with serving_agent(settings, ledger, store, reserves=reserves) as agent:
         yield agent
         await agent.drain()
 

@@ -9,13 +9,8 @@ import pytest
 
 from agent import agent as agent_module
 from agent.agent import Agent
-from agent.bucket.cluster_identity import claim_bucket
 from agent.config.settings import CliCommand, load_settings
-from agent.ledger.bootstrap import load_state
 from agent.produce.produce_path import ProducePath
-from agent.runtime.clock import SystemClock
-from agent.runtime.ids import SystemIds
-from agent.runtime.metrics import Metrics
 from coordinator.codec.codec import decode
 from coordinator.commands.agents import RequestDrain
 from coordinator.commands.commands import EndSession, StartDrain
@@ -23,6 +18,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import SessionId
 from storage.memory_store import MemoryStore
 from tests.support.agent.ledger_parts import until
+from tests.support.agent.serving_agent import serving_agent
 
 
 @asynccontextmanager
@@ -35,19 +31,8 @@ async def agent_named(name: str, folder: Path, core: MemoryLedgerCore, store: Me
         "name": name,
         "data-dir": str(folder),
     }
-    ledger = MemoryLedger(core)
-    identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
-    loaded = await load_state(ledger, store)
-    async with Agent(
-        settings=load_settings(CliCommand.AGENT, values, environment={}),
-        identity=identity,
-        ledger=ledger,
-        store=store,
-        follower=loaded.follower,
-        clock=SystemClock(),
-        ids=SystemIds(),
-        metrics=Metrics(),
-    ) as agent:
+    settings = load_settings(CliCommand.AGENT, values, environment={})
+    async with serving_agent(settings, MemoryLedger(core), store) as agent:
         yield agent
 
 

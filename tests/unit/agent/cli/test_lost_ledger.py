@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,8 +46,11 @@ class TestLost:
         values = {"data-dir": str(data_dir), "listen": ["127.0.0.1:0"], "http": "127.0.0.1:0"}
         settings = load_settings(CliCommand.RUN, values, config_path=None)
         for _ in range(2):
-            with pytest.raises(LedgerCorrupt, match=r"there is no ledger .*penstock recover.*nothing was changed"):
+            with pytest.raises(ExceptionGroup) as raised:
                 asyncio.run(run_agent(settings, lambda _: None))
+            (error,) = raised.value.exceptions
+            assert isinstance(error, LedgerCorrupt)
+            assert re.search(r"there is no ledger .*penstock recover.*nothing was changed", str(error))
             assert contents(data_dir) == before
 
     def test_what_only_looks_calls_it_missing(self, data_dir: Path, make: Callable[[Path], None]) -> None:

@@ -71,8 +71,9 @@ async def port() -> AsyncIterator[Port]:
     server = HttpServer(address=HostPort(host="127.0.0.1", port=0), access=HttpAccess(tokens=HttpTokens.of(TOKEN)))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(replace(agent.services, passwords=passwords)))
+        group.create_task(server.run(agent.start_services))
         await server.serving()
+        server.open(replace(agent.services, passwords=passwords))
         yield Port(address, passwords)
         await server.stop()
 

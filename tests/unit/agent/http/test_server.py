@@ -66,8 +66,9 @@ async def serving(
     server = HttpServer(address=HostPort(host=host, port=0), access=access)
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(agent.services))
+        group.create_task(server.run(agent.start_services))
         await server.serving()
+        server.open(agent.services)
         yield Client(address)
         await server.stop()
 
@@ -526,11 +527,40 @@ async def test_a_cancelled_server_lets_its_port_go(agent: SmallAgent) -> None:
     server = HttpServer(address=HostPort(host="127.0.0.1", port=0))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(server.run(agent.services))
+        task = group.create_task(server.run(agent.start_services))
         await server.serving()
+        server.open(agent.services)
         task.cancel()
     with socket.create_server((address.host, address.port)):
         pass
+
+
+async def test_a_connection_outlives_the_start_and_sees_the_end(agent: SmallAgent) -> None:
+    await agent.fill()
+    server = HttpServer(address=HostPort(host="127.0.0.1", port=0))
+    address = server.bind()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(server.run(agent.start_services))
+        await server.serving()
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+
+        async def ready() -> tuple[bytes, bytes]:
+            """The status line and the last line of the answer."""
+            writer.write(b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            status, last = await reader.readline(), b""
+            while not last.rstrip().endswith((b"ready", b"starts", b"stopping")):
+                last = await reader.readline()
+            return status.strip(), last.strip()
+
+        unavailable = b"HTTP/1.1 503 Service Unavailable"
+        assert await ready() == (unavailable, b"not ready: the agent starts")
+        server.open(agent.services)
+        agent.waits.finish()
+        assert await ready() == (b"HTTP/1.1 200 OK", b"ready")
+        server.withdraw()
+        assert await ready() == (unavailable, b"not ready: the agent is stopping")
+        writer.close()
+        await server.stop()
 
 
 async def test_a_port_that_is_taken_is_an_os_error(client: Client) -> None:

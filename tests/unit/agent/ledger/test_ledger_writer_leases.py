@@ -6,12 +6,18 @@ from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
+from agent.ledger.bootstrap import load_state
+from agent.ledger.ledger_client import LedgerClient
+from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from agent.runtime.start_waits import StartWaits
 from coordinator.commands.commands import Done, ReportTime
 from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerRecord, LedgerUnavailable, OutcomeUnknown
 from protocol.limits import LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_SESSION_SECONDS
 from protocol.types import Position, SessionId
-from tests.support.agent.ledger_parts import running_parts
+from storage.memory_store import MemoryStore
+from tests.support.agent.ledger_parts import ManualClock, running_parts
 from tests.support.commands.commands import start
 
 SECONDS_MAX = 10.0
@@ -97,6 +103,45 @@ class HeldLedger(MemoryLedger):
         if self.asked == 6:
             self.core.expire(self.held)
         return await super().open_session(name)
+
+
+class ObservedLedger(HeldLedger):
+    """Reads the start's line at each request for a session, and does not answer the third one."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.waits = StartWaits(clock)
+        self.lines: list[str] = []
+
+    async def open_session(self, name: str) -> SessionId:
+        self.lines.append(self.waits.line)
+        if len(self.lines) == 3:
+            raise LedgerUnavailable("etcd has fallen silent")
+        return await super().open_session(name)
+
+
+async def test_a_start_says_that_it_waits_for_its_name_or_for_the_ledger() -> None:
+    clock = ManualClock()
+    ledger = ObservedLedger(clock)
+    ledger.held = ledger.core.open_session(start().name)
+    store = MemoryStore()
+    client = LedgerClient(
+        backend=ledger,
+        store=store,
+        follower=(await load_state(ledger, store)).follower,
+        clock=clock,
+        proposed_time=clock.now_ms,
+        metrics=Metrics(),
+    )
+    async with asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as tasks:
+        following = tasks.create_task(client.apply_loop.run())
+        await client.open(start(), waits=ledger.waits)
+        following.cancel()
+    starts, name_is_held = "not ready: the agent starts", "not ready: the start waits for the end of another session"
+    expected = [starts, name_is_held, name_is_held, "not ready: the start waits for the ledger"]
+    assert [line.removesuffix(" under this agent's name") for line in ledger.lines[:4]] == expected
+    assert set(ledger.lines[4:]) == {ledger.lines[1]}
+    assert ledger.waits.line == starts
 
 
 async def test_a_name_that_is_held_is_waited_for_and_told_once(caplog: pytest.LogCaptureFixture) -> None:

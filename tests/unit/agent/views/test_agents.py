@@ -1,6 +1,6 @@
 """What people and programs are shown of agents and rules."""
 
-from agent.views.agents import agent_rows, rules_view
+from agent.views.agents import agent_rows, maintenance_leader_name, rules_view
 from coordinator.configs.rules_hold import RULES_HOLD
 from coordinator.state.state import EVERY_BROKER, ClusterState, SessionState
 from protocol.types import Milliseconds, SessionId
@@ -46,3 +46,12 @@ def test_the_rules_that_all_know_are_those_of_the_oldest_agent() -> None:
     state.broker_configs = {EVERY_BROKER: {RULES_HOLD: "1700"}}
     assert rules_view(state)["rules_held_since_ms"] == 1700
     assert rules_view(state_of())["rules_known_by_all"] is None
+
+
+def test_the_maintenance_leader_is_named_while_its_session_lives() -> None:
+    state = state_of(session("a", 1, rules=6), session("b", 2, rules=6))
+    assert maintenance_leader_name(state) is None
+    state.maintenance_leader = max(state.sessions)
+    assert maintenance_leader_name(state) == state.sessions[max(state.sessions)].name
+    del state.sessions[max(state.sessions)]
+    assert maintenance_leader_name(state) is None

@@ -456,8 +456,9 @@ async def serving(agent: SmallAgent, host: str) -> AsyncIterator[HostPort]:
     server = HttpServer(address=HostPort(host=host, port=0), catalog=CatalogParts(root_uri=ROOT))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.run(agent.services))
+        group.create_task(server.run(agent.start_services))
         await server.serving()
+        server.open(agent.services)
         yield address
         await server.stop()
 
