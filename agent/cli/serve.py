@@ -18,6 +18,7 @@ from agent.config.settings import CliCommand, InvalidSettings, Settings, load_se
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.logs import JSON, configure_logs
+from agent.security.file_modes import warn_of_open_secrets
 from protocol.auth.scram_credentials import ScramMechanism
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def serve(command: CliCommand, config: str | None, values: Mapping[str, object])
 
 
 def _serve(settings: Settings) -> None:
+    warn_of_open_secrets(settings.secret_files)
     if settings.processes > 1:
         settings = _settings_of_process(settings)
     try:

@@ -32,6 +32,8 @@ class BootstrapUser:
     name: str
     mechanism: ScramMechanism
     password: str = field(repr=False)
+    password_file: Path | None = None
+    """The file that the password comes from."""
     acls: tuple[Acl, ...] = ()
 
 
@@ -67,17 +69,24 @@ def _user(where: str, row: object, folder: Path) -> BootstrapUser:
     mechanism = _text(where, table, "mechanism", ScramMechanism.SCRAM_SHA_512.sasl_name)
     if mechanism not in mechanisms:
         raise InvalidSettings(f"{where}: {mechanism!r} is none of {', '.join(mechanisms)}")
+    value = table.get("password")
+    path = _password_file(value, folder)
     return BootstrapUser(
         name=name,
         mechanism=mechanisms[mechanism],
-        password=_password(where, table.get("password"), folder),
+        password=_password(where, value, path),
+        password_file=path,
         acls=tuple(_acls(where, name, table.get("acls", []))),
     )
 
 
-def _password(where: str, value: object, folder: Path) -> str:
-    if isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str):
-        path = folder / value["file"]
+def _password_file(value: object, folder: Path) -> Path | None:
+    is_file = isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str)
+    return folder / value["file"] if is_file else None
+
+
+def _password(where: str, value: object, path: Path | None) -> str:
+    if path is not None:
         try:
             value = path.read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:

@@ -48,6 +48,8 @@ class ExternalCatalogSettings:
     properties: Mapping[str, str] = field(repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """Texts that must not be shown."""
+    secret_files: tuple[Path, ...] = ()
+    """The files that values come from."""
 
 
 def read_external_catalogs(
@@ -80,6 +82,7 @@ def _external_catalog(path: Path, name: str, table: object, environment: Mapping
     if not isinstance(table, Mapping) or not _NAME.fullmatch(name):
         raise InvalidSettings(f"{origin} is no table of a catalog: a name has only letters, digits, _ and -")
     secrets: list[str] = []
+    files = tuple(Path(value["file"]).expanduser() for value in table.values() if _is_of_file(value))
     properties = {key: _value(f"{origin} {key}", value, environment, secrets) for key, value in table.items()}
     namespace = tuple(properties.pop("namespace", NAMESPACE_DEFAULT).split("."))
     if not all(namespace):
@@ -108,7 +111,12 @@ def _external_catalog(path: Path, name: str, table: object, environment: Mapping
         topics=topics,
         properties={**_DEFAULTS.get(kind, {}), **properties},
         secrets=tuple(dict.fromkeys([*filter(None, secrets), *_passwords(uri)])),
+        secret_files=files,
     )
+
+
+def _is_of_file(value: object) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("file"), str)
 
 
 def _value(origin: str, value: object, environment: Mapping[str, str], secrets: list[str]) -> str:

@@ -48,6 +48,7 @@ from agent.config.memory_limit import memory_limit, read_cache_bytes
 from agent.config.oauth_settings import OauthSettings, check_oauth_is_used, read_http_oauth
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
+from agent.config.secret_files import SecretFile, secret_files
 from agent.config.secret_key import SecretKey, read_secret_key
 from agent.config.secure_options import SecureFiles, secure_values
 from agent.config.tls_settings import TlsSettings
@@ -99,6 +100,8 @@ class Settings(PlainSettings):
     tokens: TokenSettings = field(default_factory=TokenSettings)
     plain_users: Path | None = None
     """The file of users for PLAIN."""
+    secret_files: tuple[SecretFile, ...] = ()
+    """The files with keys, passwords, tokens and users that the settings name."""
     http_access: HttpAccess = field(default_factory=HttpAccess)
     ledger_url: str
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
@@ -153,12 +156,14 @@ def load_settings(
             values, SecureFiles(data_dir=_data_dir(values)), listen=LISTEN_DEFAULT, http=HTTP_DEFAULT
         )
     try:
-        return _settings(command, values, environment)
+        return _settings(command, values, environment, config_path or environment.get("PENSTOCK_CONFIG"))
     except InvalidAddress as error:
         raise InvalidSettings(str(error)) from error
 
 
-def _settings(command: CliCommand, values: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
+def _settings(
+    command: CliCommand, values: Mapping[str, Value], environment: Mapping[str, str], config_path: str | None
+) -> Settings:
     pairs = _broker_configs(values)
     listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)))
     security = read_listener_security(listeners, pairs, values)
@@ -182,6 +187,9 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     secret_key = read_secret_key(pairs)
     # One agent of `run` is the cluster; several agents need a name each, and the machine has one.
     default_name = "penstock" if command is CliCommand.RUN else platform.node()
+    bootstrap_users = _bootstrap_users(values)
+    external_catalogs = read_external_catalogs(store_url, values, environment)
+    secure_files = SecureFiles(data_dir=data_dir) if values.get("secure") else None
     settings = Settings(
         listeners=listeners,
         advertised=_advertised(listeners, _texts(values, "advertise", ())),
@@ -191,7 +199,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         advertised_http=_advertised_http(_text(values, "advertise-http", ""), http, is_https=is_https),
         http_tls=http_tls,
         http_oauth=http_oauth,
-        bootstrap_users=_bootstrap_users(values),
+        bootstrap_users=bootstrap_users,
         secret_key=secret_key,
         tokens=read_token_settings(pairs, secret_key),
         plain_users=_path(values, "plain-users"),
@@ -200,14 +208,22 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         ledger_access=ledger_access(ledger_url, values, environment),
         store_url=store_url,
         catalog_access=catalog_access(store_url, values, environment),
-        external_catalogs=read_external_catalogs(store_url, values, environment),
+        external_catalogs=external_catalogs,
         data_dir=data_dir,
         cache_dir=_path(values, "cache-dir"),
         name=_text(values, "name", default_name),
         zone=_text(values, "zone", "") or None,
         broker_configs=_shown_configs(pairs),
         audit=audit_settings(values, data_dir),
-        secure_files=SecureFiles(data_dir=data_dir) if values.get("secure") else None,
+        secure_files=secure_files,
+        secret_files=secret_files(
+            values,
+            pairs,
+            config_path=config_path,
+            users=bootstrap_users,
+            catalogs=external_catalogs,
+            secure=secure_files,
+        ),
         **_plain_fields(values, store_url),
     )
     _check_processes(settings)

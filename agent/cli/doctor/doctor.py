@@ -1,8 +1,8 @@
 """`penstock doctor`: checks whether an agent with these settings can run on this machine.
 
-Each finding that is not fine has a remedy. The checks are in `machine_checks`, `certificate_checks`, `pack_checks`,
-`ledger_checks`, `bucket_checks` and `clock_checks`; where ledger and bucket are fine, `identity_checks` compares the
-two. Exit code 1 where a check failed.
+Each finding that is not fine has a remedy. The checks are in `machine_checks`, `certificate_checks`, `secret_checks`,
+`pack_checks`, `ledger_checks`, `bucket_checks` and `clock_checks`; where ledger and bucket are fine,
+`identity_checks` compares the two. Exit code 1 where a check failed.
 """
 
 import asyncio
@@ -31,6 +31,7 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
     from agent.cli.doctor.ledger_checks import check_ledger
     from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding, check_machine
     from agent.cli.doctor.pack_checks import check_packs
+    from agent.cli.doctor.secret_checks import check_secret_files
 
     is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
     try:
@@ -48,7 +49,12 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
         if finding.remedy:
             sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
 
-    for finding in (*check_machine(settings, security), *check_certificates(settings), *check_packs(settings)):
+    for finding in (
+        *check_machine(settings, security),
+        *check_certificates(settings),
+        *check_secret_files(settings),
+        *check_packs(settings),
+    ):
         show(finding)
 
     async def remote() -> None:
