@@ -494,7 +494,8 @@ _COMBINED: tuple[Option, ...] = (
         minimum=AUDIT_LOG_FILE_BYTES_MIN,
         maximum=GIB,
         help=f"Size at which the file of --audit-log is renamed to FILE.1, and a new one begun. "
-        f"{AUDIT_LOG_FILES_KEPT} such files are kept.",
+        f"{AUDIT_LOG_FILES_KEPT} such files are kept. Changes go to a file of their own then, with as many older ones: "
+        "audit-changes.log beside audit.log.",
     ),
     Option(
         name="audit-log-classes",
