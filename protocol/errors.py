@@ -26,5 +26,9 @@ class InvalidBatch(Exception):
         self.rows = rows
 
 
+class DoesNotUnpack(InvalidBatch):
+    """The records are damaged, or unpack to more bytes than the caller allows: which of both is not known."""
+
+
 class NotOneBatch(InvalidBatch):
     """The bytes are not one whole batch of format v2: Kafka rejects them before it looks at the partition's log."""

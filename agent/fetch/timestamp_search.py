@@ -6,8 +6,10 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp
 Kafka: its answer to the greatest timestamp may be a record that DeleteRecords hid.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from agent.cache.chunk_cache import ServedChunk, chunk_key
 from agent.fetch.chunk_plan import served_bytes
@@ -17,7 +19,7 @@ from agent.fetch.rejected_reads import RejectedReads
 from agent.ledger.apply_loop import PartitionKey
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
-from agent.runtime.threads import run_in_thread
+from agent.runtime.unpacking import run_unpacking
 from coordinator.state.chunk_index import OFFSET_FIRST, ChunkRef
 from protocol.errors import InvalidBatch
 from protocol.limits import FETCH_READ_SECONDS_MAX, READ_PLANS_MAX
@@ -98,12 +100,12 @@ class TimestampSearch:
             if not is_in_memory:
                 reservation.count(len(served.buffer))
             try:
-                record = await run_in_thread(
+                record = await run_unpacking(
                     first_at_or_after, served, chunk.max_timestamp if timestamp is None else timestamp, log_start
                 )
                 if record is not None or timestamp is not None:
                     return record, None
-                return None, await run_in_thread(latest, served, log_start)
+                return None, await run_unpacking(latest, served, log_start)
             except InvalidBatch as error:
                 damage = ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}")
                 stored = self._ledger.state.objects.get(chunk.object_id)
@@ -139,29 +141,38 @@ class TimestampSearch:
         return (None if row is None else index.row(row)), partition.log_start
 
 
-def first_at_or_after(served: ServedChunk, timestamp: int, offset_min: int) -> RecordAt | None:
-    """The chunk's first record with this timestamp or a later one, from `offset_min` on."""
+def first_at_or_after(unpacked_bytes_max: int, served: ServedChunk, timestamp: int, offset_min: int) -> RecordAt | None:
+    """The chunk's first record with this timestamp or a later one, from `offset_min` on. See `decode_records`."""
     for header in walk_batches(served.buffer):
         if header.max_timestamp >= timestamp and not header.is_control:
-            for record in _records(served, header, offset_min):
-                if record.timestamp >= timestamp:
-                    return record
+            timestamps, offsets = _records(served, header, offset_min, unpacked_bytes_max)
+            rows = np.flatnonzero(timestamps >= timestamp)
+            if len(rows):
+                return RecordAt(int(timestamps[rows[0]]), int(offsets[rows[0]]))
     return None
 
 
-def latest(served: ServedChunk, offset_min: int) -> RecordAt | None:
-    """The chunk's first record with the greatest timestamp, from `offset_min` on; None where none has a timestamp."""
+def latest(unpacked_bytes_max: int, served: ServedChunk, offset_min: int) -> RecordAt | None:
+    """The chunk's first record with the greatest timestamp, from `offset_min` on; None where none has a timestamp.
+
+    See `decode_records`.
+    """
     best: RecordAt | None = None
     for header in walk_batches(served.buffer):
-        if header.max_timestamp > (NO_TIMESTAMP if best is None else best.timestamp) and not header.is_control:
-            for record in _records(served, header, offset_min):
-                if record.timestamp > (NO_TIMESTAMP if best is None else best.timestamp):
-                    best = record
+        best_timestamp = NO_TIMESTAMP if best is None else best.timestamp
+        if header.max_timestamp > best_timestamp and not header.is_control:
+            timestamps, offsets = _records(served, header, offset_min, unpacked_bytes_max)
+            if len(timestamps) and timestamps.max() > best_timestamp:
+                row = int(timestamps.argmax())  # the first of them
+                best = RecordAt(int(timestamps[row]), int(offsets[row]))
     return best
 
 
-def _records(served: ServedChunk, header: BatchHeader, offset_min: int) -> Iterator[RecordAt]:
-    columns = decode_records(served.buffer, header)
-    for delta, timestamp in zip(columns.offset_delta.tolist(), columns.timestamp.tolist(), strict=True):
-        if header.base_offset + delta >= offset_min:
-            yield RecordAt(header.max_timestamp if header.is_log_append_time else timestamp, header.base_offset + delta)
+def _records(
+    served: ServedChunk, header: BatchHeader, offset_min: int, unpacked_bytes_max: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The timestamps and offsets of a batch's records, from `offset_min` on. The batch's bytes are free again."""
+    columns = decode_records(served.buffer, header, unpacked_bytes_max=unpacked_bytes_max)
+    offsets = header.base_offset + columns.offset_delta.astype(np.int64)
+    is_behind = offsets >= offset_min
+    return columns.timestamp[is_behind], offsets[is_behind]

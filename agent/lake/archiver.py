@@ -20,6 +20,7 @@ from agent.lake.typed_columns import TypedColumnsOfTopics
 from agent.ledger.entry_objects import EntryObjects
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
+from agent.runtime.unpacking import UNPACKING
 from coordinator.commands.commands import Done, ReplaceChunks
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.rendezvous import owner_of
@@ -266,9 +267,12 @@ class Archiver:
                 number=name.number,
                 run_in_thread=run_in_thread,
                 columns_of=self._typed_columns.of(planned.topic_id),
+                reserve=UNPACKING.reserve,
             )
         except UNREADABLE as error:
-            unreadable = await unreadable_chunks(planned, store=objects.store, run_in_thread=run_in_thread)
+            unreadable = await unreadable_chunks(
+                planned, store=objects.store, run_in_thread=run_in_thread, reserve=UNPACKING.reserve
+            )
             # Another agent may have archived or deleted the chunks: then they are neither damaged nor lost (S4).
             await self._ledger.barrier()
             if self._damaged.exclude(planned, unreadable):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.produce.record_rules import RecordRules
-from agent.runtime.threads import run_in_thread
+from agent.runtime.unpacking import run_unpacking
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_LISTED_MAX, TIMESTAMP_MS_MAX
 from protocol.records.batch import (
@@ -79,7 +79,14 @@ async def check_records(records: memoryview | None, rules: RecordRules, arrival:
         except InvalidBatch:
             # The cause may be INLINE_UNPACKED_BYTES_MAX alone. The check in the thread has Kafka's limits and decides.
             pass
-    return await run_in_thread(check_batches, records, rules, arrival)
+    return await run_unpacking(_check_unpacked, records, rules, arrival)
+
+
+def _check_unpacked(
+    unpacked_bytes_max: int, records: memoryview, rules: RecordRules, arrival: Arrival
+) -> CheckedRecords:
+    # What is not compressed needs no memory: such records share that of the request.
+    return check_batches(records, rules, arrival, unpacked_bytes_max=max(unpacked_bytes_max, len(records)))
 
 
 def _inline_unpacked_bytes_max(records: memoryview) -> int | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from coordinator.commands.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.archive.plan import ArchivePass, IntakeChunk
 from iceberg_export.parquet.source_chunks import ChunkMismatch
-from iceberg_export.rows.executor import RunInThread
+from iceberg_export.rows.executor import ReserveMemory, RunInThread, no_reservation
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
 from protocol.errors import InvalidBatch
@@ -73,18 +73,20 @@ async def archive(
     number: ObjectNumber,
     run_in_thread: RunInThread,
     columns_of: ColumnsOf | None = None,
+    reserve: ReserveMemory = no_reservation,
 ) -> ArchivedPass:
     """Write the pass's chunks as the session's object `number`, and return the command that replaces them with it.
 
     `columns_of`: returns the typed columns; called once the chunks are read. None: the file has no typed columns.
+    `reserve`: memory for batches that unpack to much.
 
     Raises `StoreError` (`ObjectMissing`: the index has changed, plan again), `InvalidBatch` or `ChunkMismatch` (an
     intake object is damaged: `unreadable_chunks` finds it). A cancellation leaves at most an unreferenced object.
     """
     records = await _read_intake(archive_pass.chunks, store)
-    columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records))
+    columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records, reserve))
     key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
-    file = await run_in_thread(write_file, archive_pass, records, columns, key)
+    file = await run_in_thread(write_file, archive_pass, records, columns, key, reserve)
     # The put comes before the append of the command: an entry must never name an object that may not be there.
     await store.put(key, file.parts)
     return ArchivedPass(
@@ -131,7 +133,11 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
 
 
 async def unreadable_chunks(
-    archive_pass: ArchivePass, *, store: ObjectStore, run_in_thread: RunInThread
+    archive_pass: ArchivePass,
+    *,
+    store: ObjectStore,
+    run_in_thread: RunInThread,
+    reserve: ReserveMemory = no_reservation,
 ) -> list[UnreadableChunk]:
     """The chunks of a pass that cannot be archived, in the order of (partition, offset). Decodes each chunk alone.
 
@@ -153,7 +159,7 @@ async def unreadable_chunks(
                     data = memoryview(await store.get_range(chunk.object_key, chunk.byte_first, chunk.byte_count))
                 else:
                     data = memoryview(payload)[piece.byte_first : piece.byte_first + piece.byte_count]
-                await run_in_thread(_decode, archive_pass, chunk, data)
+                await run_in_thread(_decode, _source_chunk(archive_pass, chunk, data, reserve))
             except UNREADABLE as error:
                 unreadable.append((chunk, error))
         return unreadable
@@ -169,6 +175,7 @@ def write_file(
     records: Sequence[memoryview],
     columns: "FileColumns | None" = None,
     key: str | None = None,
+    reserve: ReserveMemory = no_reservation,
 ) -> "ArchiveFile":
     """The data file of the pass. CPU work for a thread.
 
@@ -177,7 +184,7 @@ def write_file(
     """
     from iceberg_export.parquet.archive_file import write_whole_file  # imports pyarrow
 
-    return write_whole_file(partial(_write_file, archive_pass, records, columns, key))
+    return write_whole_file(partial(_write_file, archive_pass, records, columns, key, reserve))
 
 
 def _write_file(
@@ -185,6 +192,7 @@ def _write_file(
     records: Sequence[memoryview],
     columns: "FileColumns | None",
     key: str | None,
+    reserve: ReserveMemory,
     *,
     has_header_keys: bool,
 ) -> "ArchiveFile":
@@ -198,32 +206,34 @@ def _write_file(
                 # A marker has an offset but no row: the file's footer still has to answer for the offset.
                 writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)
                 continue
-            writer.add(_source_chunk(archive_pass, chunk, data))
+            writer.add(_source_chunk(archive_pass, chunk, data, reserve))
         return writer.finish()
 
 
-def _batches(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "Iterator[BatchRows]":
+def _batches(archive_pass: ArchivePass, records: Sequence[memoryview], reserve: ReserveMemory) -> "Iterator[BatchRows]":
     """The pass's records, batch by batch."""
     from iceberg_export.parquet.source_chunks import decode_chunk
 
     for chunk, data in zip(archive_pass.chunks, records, strict=True):
         if not chunk.is_marker:
-            yield from decode_chunk(_source_chunk(archive_pass, chunk, data))
+            yield from decode_chunk(_source_chunk(archive_pass, chunk, data, reserve))
 
 
 def _range(chunk: IntakeChunk) -> ByteRange:
     return ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
 
 
-def _decode(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> None:
+def _decode(chunk: "SourceChunk") -> None:
     """Decode every record of a chunk. Raises `InvalidBatch` or `ChunkMismatch`."""
     from iceberg_export.parquet.source_chunks import decode_chunk
 
-    for _ in decode_chunk(_source_chunk(archive_pass, chunk, data)):
-        pass
+    for batch in decode_chunk(chunk):
+        del batch  # before the next one is unpacked
 
 
-def _source_chunk(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> "SourceChunk":
+def _source_chunk(
+    archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview, reserve: ReserveMemory
+) -> "SourceChunk":
     from iceberg_export.parquet.source_chunks import SourceChunk
 
     return SourceChunk(
@@ -234,6 +244,7 @@ def _source_chunk(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryvie
         records=data,
         checksum=chunk.checksum,
         aborted=archive_pass.aborted.get(chunk.partition, NOTHING_ABORTED),
+        reserve=reserve,
     )
 
 

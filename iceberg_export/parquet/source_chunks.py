@@ -9,8 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from iceberg_export.rows.executor import ReserveMemory, no_reservation
 from iceberg_export.rows.kafka_rows import BatchRows
-from protocol.records.batch import check_crc, checksum_of, walk_batches
+from protocol.errors import DoesNotUnpack
+from protocol.limits import DECOMPRESSED_BYTES_MAX, UNPACKED_BYTES_UNRESERVED_MAX
+from protocol.records.batch import BatchHeader, check_crc, checksum_of, walk_batches
+from protocol.records.columns import RecordColumns
 from protocol.records.records import decode_records
 from protocol.types import Milliseconds, Offset, PartitionIndex
 from storage.object_store import Buffer
@@ -28,6 +32,7 @@ class SourceChunk:
     `records`: concatenated v2 batches. Their own base offsets are ignored: the first record has `offset_first`.
     `append_time_ms`: -1 for CreateTime; else it replaces every record's timestamp (safety rule S14). `checksum`: that
     of `coordinator.state.chunk_index.ChunkRef`; 0 where it is unknown. `aborted`: the partition's aborted batches.
+    `reserve`: for batches that unpack to more than UNPACKED_BYTES_UNRESERVED_MAX.
     """
 
     partition: PartitionIndex
@@ -37,6 +42,7 @@ class SourceChunk:
     records: Buffer
     checksum: int = 0
     aborted: AbortedBatches = NOTHING_ABORTED
+    reserve: ReserveMemory = no_reservation
 
 
 def decode_chunk(
@@ -46,6 +52,8 @@ def decode_chunk(
 
     The limits are the chunk's own by default. A batch that a limit cuts may come without rows. Raises `InvalidBatch` or
     `ChunkMismatch`; the latter perhaps after all batches, so a caller keeps none until the iteration ends.
+
+    A batch that unpacks to much has its reservation until the next one is asked for, so no caller may keep it longer.
     """
     range_first = chunk.offset_first if offset_first is None else offset_first
     range_end = chunk.offset_end if offset_end is None else offset_end
@@ -64,20 +72,34 @@ def decode_chunk(
         is_aborted = header.is_transactional and chunk.aborted.holds(header.producer_id, batch_offset)
         if header.is_control or is_aborted or base_offset <= range_first or batch_offset >= range_end:
             continue  # its offsets become a gap
-        columns = decode_records(chunk.records, header)
-        deltas = columns.offset_delta
-        is_cut = batch_offset < range_first or base_offset > range_end
-        yield BatchRows(
-            partition=chunk.partition,
-            base_offset=batch_offset,
-            append_time_ms=chunk.append_time_ms,
-            columns=columns,
-            first=int(np.searchsorted(deltas, range_first - batch_offset)) if is_cut else 0,
-            end=int(np.searchsorted(deltas, range_end - batch_offset)) if is_cut else len(deltas),
-        )
+        for columns in _decoded(chunk, header):
+            deltas = columns.offset_delta
+            is_cut = batch_offset < range_first or base_offset > range_end
+            yield BatchRows(
+                partition=chunk.partition,
+                base_offset=batch_offset,
+                append_time_ms=chunk.append_time_ms,
+                columns=columns,
+                first=int(np.searchsorted(deltas, range_first - batch_offset)) if is_cut else 0,
+                end=int(np.searchsorted(deltas, range_end - batch_offset)) if is_cut else len(deltas),
+            )
+            del columns, deltas
     # Batches are missing, or too many: the file would answer for offsets that it does not have.
     if base_offset != chunk.offset_end:
         raise ChunkMismatch(
             f"partition {chunk.partition}: the chunk at offset {chunk.offset_first} ends at {base_offset}, "
             f"the index says {chunk.offset_end}"
         )
+
+
+def _decoded(chunk: SourceChunk, header: BatchHeader) -> Iterator[RecordColumns]:
+    """The one batch, with its reservation where it needs one."""
+    try:
+        columns = decode_records(chunk.records, header, unpacked_bytes_max=UNPACKED_BYTES_UNRESERVED_MAX)
+    except DoesNotUnpack:
+        pass  # outside the handler: its traceback refers to what was unpacked
+    else:
+        yield columns
+        return
+    with chunk.reserve(DECOMPRESSED_BYTES_MAX):
+        yield decode_records(chunk.records, header)

@@ -14,7 +14,7 @@ import numpy as np
 from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter
 from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.rows.kafka_rows import BatchRows, gather_rows
-from protocol.limits import ROW_GROUP_BYTES_TARGET
+from protocol.limits import ROW_GROUP_BYTES_TARGET, UNPACKED_BYTES_UNRESERVED_MAX
 from protocol.types import Offset, PartitionIndex, TopicId
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class ArchiveWriter:
         self._enter(chunk.partition, chunk.offset_first, chunk.offset_end)
         for batch in decode_chunk(chunk):
             self._add_batch(batch)
+            # The rest of a large batch would keep all of it in memory, beyond its reservation.
+            if len(batch.columns.payload) > UNPACKED_BYTES_UNRESERVED_MAX:
+                self._flush()
+            del batch
 
     def leave_out(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
         """Append offsets without records, such as that of a transaction marker. They become a gap."""

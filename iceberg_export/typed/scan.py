@@ -52,6 +52,7 @@ def writers_of(parts: Iterable[BatchRows | RecordRows], sides: Sides, with_index
             key |= _writers(of_key, with_indexes)
         if sides.has_value:
             value |= _writers(of_value, with_indexes)
+        del part, of_key, of_value  # before the next one is unpacked
     return WriterSchemas(key=frozenset(key), value=frozenset(value))
 
 

@@ -1,7 +1,7 @@
 """Kafka's compression codecs, over whole byte strings.
 
 Rule: decompression is bounded: it stops at the bytes the caller allows, and takes no more memory than a small multiple
-of what it has unpacked so far. What comes out is exactly what the bytes say, or `InvalidBatch`.
+of what it has unpacked so far. What comes out is exactly what the bytes say, or `DoesNotUnpack`.
 Differs from Kafka: what does not unpack is INVALID_RECORD (Kafka: UNKNOWN_SERVER_ERROR), which is as final, and true.
 
 The codecs (cramjam) release the interpreter's lock while they work; snappy does so block by block.
@@ -22,7 +22,7 @@ from typing import Final, assert_never
 import cramjam
 import numpy as np
 
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import DoesNotUnpack, ErrorCode
 from protocol.wire import INT32, Buffer
 
 
@@ -86,7 +86,7 @@ def compress(kind: Compression, data: Buffer) -> Buffer:
 
 
 def decompress(kind: Compression, data: Buffer, bytes_max: int, *, is_every_frame: bool = False) -> memoryview:
-    """The bytes that `data` unpacks to. Raises `InvalidBatch` for malformed input, and for more than `bytes_max` bytes.
+    """The bytes that `data` unpacks to. Raises `DoesNotUnpack`: malformed, or more than `bytes_max` bytes.
 
     is_every_frame: of lz4, all frames, which must fill `data`; else the first one, as clients read it.
     """
@@ -118,6 +118,7 @@ def _decompress_bounded(kind: Compression, data: Buffer, bytes_max: int) -> memo
             return output[: _decompress_into(kind, data, output)]
         except cramjam.DecompressionError as error:
             if capacity == bytes_max:
+                del output  # full of what was unpacked: a second one beside it would take as much again
                 if kind is Compression.GZIP and (members := _gunzip(memoryview(data), bytes_max)) is not None:
                     return members
                 raise _malformed(kind.name.lower(), f"{error} (at most {bytes_max} bytes are unpacked)") from error
@@ -154,7 +155,7 @@ def _gunzip(data: memoryview, bytes_max: int) -> memoryview | None:
 
 
 def _lz4_frame_bytes(data: memoryview) -> int:
-    """The size of the frame that `data` begins with. Raises `InvalidBatch`."""
+    """The size of the frame that `data` begins with. Raises `DoesNotUnpack`."""
     is_frame = len(data) >= 7 and bytes(data[:4]) == _LZ4_MAGIC
     flags = data[4] if is_frame else 0
     if not flags & _LZ4_FLAG_INDEPENDENT or flags & _LZ4_FLAGS_RESERVED:
@@ -218,9 +219,9 @@ def _snappy_blocks(view: memoryview) -> list[memoryview]:
     return blocks
 
 
-def _malformed(codec: str, reason: str) -> InvalidBatch:
-    return InvalidBatch(ErrorCode.invalid_record, f"records do not unpack as {codec}: {reason}")
+def _malformed(codec: str, reason: str) -> DoesNotUnpack:
+    return DoesNotUnpack(ErrorCode.invalid_record, f"records do not unpack as {codec}: {reason}")
 
 
-def _too_large(bytes_max: int) -> InvalidBatch:
-    return InvalidBatch(ErrorCode.invalid_record, f"records unpack to more than {bytes_max} bytes")
+def _too_large(bytes_max: int) -> DoesNotUnpack:
+    return DoesNotUnpack(ErrorCode.invalid_record, f"records unpack to more than {bytes_max} bytes")

@@ -135,19 +135,23 @@ def validate_records(buffer: Buffer, header: BatchHeader, *, decompressed_bytes_
     )
 
 
-def decode_records(buffer: Buffer, header: BatchHeader) -> RecordColumns:
-    """A batch's records as columns; offset deltas may have gaps. Raises `InvalidBatch`.
+def decode_records(
+    buffer: Buffer, header: BatchHeader, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX
+) -> RecordColumns:
+    """A batch's records as columns; offset deltas may have gaps. Raises `InvalidBatch`: `DoesNotUnpack` where they
+    unpack to more than `unpacked_bytes_max` bytes. Records that are not compressed have no such limit.
 
     Timestamps are the batch's max timestamp if its type is LogAppendTime, as Kafka's consumers read them. An
     uncompressed batch's payload shares `buffer`, which must not change as long as the columns live.
     """
+    bytes_max = max(unpacked_bytes_max, header.batch_bytes)
     try:
-        return _decoded(header, _payload(buffer, header, DECOMPRESSED_BYTES_MAX))
+        return _decoded(header, _payload(buffer, header, bytes_max))
     except InvalidBatch:
         if header.compression is not Compression.LZ4:
             raise
         # Batches of several frames were accepted once, and are stored: they have all their records together alone.
-        return _decoded(header, _payload(buffer, header, DECOMPRESSED_BYTES_MAX, is_every_frame=True))
+        return _decoded(header, _payload(buffer, header, bytes_max, is_every_frame=True))
 
 
 def _decoded(header: BatchHeader, payload: Bytes) -> RecordColumns:

@@ -170,6 +170,11 @@ def test_a_batch_of_the_greatest_size_can_be_unpacked() -> None:
     assert limits.MESSAGE_BYTES_MAX_DEFAULT <= limits.DECOMPRESSED_BYTES_MAX
 
 
+def test_the_greatest_batch_fits_into_what_may_be_unpacked_at_once_and_the_usual_one_needs_no_reservation() -> None:
+    assert limits.DECOMPRESSED_BYTES_MAX <= limits.UNPACKED_BYTES_AT_ONCE_MAX
+    assert limits.MESSAGE_BYTES_MAX_DEFAULT * 8 <= limits.UNPACKED_BYTES_UNRESERVED_MAX
+
+
 def test_the_read_cache_holds_what_is_being_written() -> None:
     assert limits.INTAKE_BUFFER_BYTES_MAX <= limits.READ_CACHE_BYTES_DEFAULT
 

@@ -6,7 +6,7 @@ from struct import pack
 import cramjam
 import pytest
 
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import DoesNotUnpack, ErrorCode
 from protocol.records.compression import Compression, compress, decompress
 
 DATA = b"penstock " * 20_000
@@ -23,7 +23,7 @@ def block(data: bytes) -> bytes:
 
 
 def assert_malformed(kind: Compression, data: bytes, bytes_max: int = 1 << 20) -> None:
-    with pytest.raises(InvalidBatch) as refused:
+    with pytest.raises(DoesNotUnpack) as refused:
         decompress(kind, data, bytes_max)
     assert refused.value.error_code is ErrorCode.invalid_record
 
