@@ -11,6 +11,7 @@ from agent.config.listener_security import RELAY_LISTENER, ListenerSecurity, Sec
 from agent.config.oauth_settings import OAUTHBEARER
 from agent.config.secure_options import ADMIN
 from agent.config.settings import Settings
+from agent.config.tls_settings import ClientAuth
 from agent.runtime.version import VERSION
 
 
@@ -71,6 +72,8 @@ def startup_report(
         f"  without     {shlex.quote(program)} consume greetings --from earliest --server "
         f"{'https://' if settings.http_tls else ''}{http_word}{ca_words}",
     ]
+    if needs_properties and settings.secure_files is None:
+        lines.append(f"  your files  {_own_files(security)}")
     if settings.secure_files is not None:
         lines.append(f"  PASSWORD    that of {ADMIN} is in {settings.secure_files.password}")
     return "\n".join(lines)
@@ -113,6 +116,25 @@ def unencrypted_addresses(settings: Settings, bound: Sequence[ListenerAddress], 
     return [each for each in addresses if not is_loopback(read_host_port(each.split("://")[1]).host)]
 
 
+def _own_files(security: ListenerSecurity) -> str:
+    """What the files are that the commands name, and that no agent writes."""
+    properties = [f"security.protocol={security.protocol.value}"]
+    words = ["client.properties"]
+    if security.protocol.is_encrypted:
+        words.append("ca.pem, the authority of the agent's certificate")
+        properties += ["ssl.truststore.type=PEM", "ssl.truststore.location=ca.pem"]
+    if _has_client_certificate(security):
+        words.append("client.pem, a client's certificate and key")
+        properties += ["ssl.keystore.type=PEM", "ssl.keystore.location=client.pem"]
+    if security.sasl is not None:
+        properties.append("sasl.mechanism and sasl.jaas.config")
+    return f"write {'; '.join(words)}. client.properties has {', '.join(properties)}"
+
+
+def _has_client_certificate(security: ListenerSecurity) -> bool:
+    return security.tls is not None and security.tls.client_auth is ClientAuth.REQUIRED
+
+
 def durability_text(settings: Settings) -> str:
     """The failures that an acknowledged record survives with these settings."""
     is_ledger_embedded = settings.ledger_url.startswith("sqlite:")
@@ -136,6 +158,8 @@ def client_configs(settings: Settings, security: ListenerSecurity) -> dict[str, 
     files = settings.secure_files
     if security.protocol.is_encrypted:
         configs["ssl.ca.location"] = "ca.pem" if files is None else str(files.authority)
+    if _has_client_certificate(security):
+        configs["ssl.certificate.location"] = configs["ssl.key.location"] = "client.pem"
     if security.sasl is not None:
         by_password = [mechanism for mechanism in security.sasl.mechanisms if mechanism != OAUTHBEARER]
         configs["sasl.mechanism"] = [OAUTHBEARER, *by_password][-1]

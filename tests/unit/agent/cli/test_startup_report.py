@@ -9,7 +9,9 @@ import pytest
 
 from agent.cli.startup_report import durability_text, ready_line, startup_fields, startup_report
 from agent.config.addresses import HostPort, ListenerAddress
+from agent.config.listener_security import ListenerSecurity, SecurityProtocol
 from agent.config.settings import Settings
+from agent.config.tls_settings import ClientAuth, TlsSettings
 from agent.runtime.version import VERSION
 
 LISTENER = ListenerAddress(name="PLAINTEXT", host="127.0.0.1", port=9092)
@@ -103,3 +105,23 @@ def test_a_program_reads_the_same_from_the_log_with_the_ports_that_were_got() ->
         "password_file": None,
     }
     assert not fields.keys() & vars(logging.makeLogRecord({})).keys(), "they are extras of a log record"
+
+
+def test_files_that_the_commands_name_and_no_agent_writes_are_explained() -> None:
+    listener = ListenerAddress(name="SSL", host="127.0.0.1", port=9093)
+    tls = TlsSettings(listener="SSL", client_auth=ClientAuth.REQUIRED)
+    security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=tls)
+    report = startup_report(
+        dataclasses.replace(SETTINGS, listener_security={"SSL": security}),
+        bound=[listener],
+        advertised=[listener],
+        http=HostPort(host="127.0.0.1", port=9644),
+        cluster_id="c1",
+        program="penstock",
+    )
+    assert "-X ssl.certificate.location=client.pem -X ssl.key.location=client.pem" in report
+    assert (
+        "  your files  write client.properties; ca.pem, the authority of the agent's certificate; client.pem, a client's "
+        "certificate and key. client.properties has security.protocol=SSL, ssl.truststore.type=PEM, "
+        "ssl.truststore.location=ca.pem, ssl.keystore.type=PEM, ssl.keystore.location=client.pem"
+    ) in report
