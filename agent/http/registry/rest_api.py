@@ -181,8 +181,14 @@ class _RegistryApi:
         content = await self._content(request, names[0])
         row = _content_row(content, await self._registry.formatted(content, request.query_params.get("format", "")))
         if flag(request, "fetchMaxId"):
-            row["maxId"] = self._registry.registry.schema_id_next - 1
+            row["maxId"] = max(await self._seen_ids(request), default=int(names[0]))
         return {**row, "guid": guid_of(content)}
+
+    async def _seen_ids(self, request: Request) -> set[int]:
+        """The ids of all schemas that the client sees: the highest of all would show how many others there are."""
+        subjects = self._registry.registry.subjects
+        seen = await allowed_subjects(request, SEEN, set(subjects))
+        return {version.schema_id for name in seen for version in subjects[name].versions.values()}
 
     async def _by_guid(self, request: Request, names: Sequence[str]) -> object:
         registry = await self._registry.caught_up()

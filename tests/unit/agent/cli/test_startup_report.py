@@ -121,7 +121,7 @@ def test_files_that_the_commands_name_and_no_agent_writes_are_explained() -> Non
     )
     assert "-X ssl.certificate.location=client.pem -X ssl.key.location=client.pem" in report
     assert (
-        "  your files  write client.properties; ca.pem, the authority of the agent's certificate; client.pem, a client's "
-        "certificate and key. client.properties has security.protocol=SSL, ssl.truststore.type=PEM, "
+        "  your files  write client.properties; ca.pem, the authority of the agent's certificate; client.pem, a "
+        "client's certificate and key. client.properties has security.protocol=SSL, ssl.truststore.type=PEM, "
         "ssl.truststore.location=ca.pem, ssl.keystore.type=PEM, ssl.keystore.location=client.pem"
     ) in report
