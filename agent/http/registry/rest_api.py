@@ -188,7 +188,7 @@ class _RegistryApi:
         """The ids of all schemas that the client sees: the highest of all would show how many others there are."""
         subjects = self._registry.registry.subjects
         seen = await allowed_subjects(request, SEEN, set(subjects))
-        return {version.schema_id for name in seen for version in subjects[name].versions.values()}
+        return {version.schema_id for name in seen & set(subjects) for version in subjects[name].versions.values()}
 
     async def _by_guid(self, request: Request, names: Sequence[str]) -> object:
         registry = await self._registry.caught_up()

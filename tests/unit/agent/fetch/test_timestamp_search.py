@@ -59,7 +59,8 @@ def test_a_batch_that_unpacks_to_more_than_is_allowed_is_not_searched() -> None:
     chunk = served(
         make_batch([Record(offset=0, timestamp=5, value=bytes(MIB))], compression=Compression.ZSTD), base_offset=0
     )
-    for search in (lambda: first_at_or_after(MIB, chunk, 0, 0), lambda: latest(MIB, chunk, 0)):
-        with pytest.raises(DoesNotUnpack):
-            search()
+    with pytest.raises(DoesNotUnpack):
+        first_at_or_after(MIB, chunk, 0, 0)
+    with pytest.raises(DoesNotUnpack):
+        latest(MIB, chunk, 0)
     assert latest(2 * MIB, chunk, 0) == RecordAt(5, 0)

@@ -149,3 +149,14 @@ async def test_where_all_is_allowed_without_acls_both_resources_have_to_allow() 
     registry = await GuardedRegistry({}, is_allowed_without_acls=True).filled()
     assert await registry("GET", f"/subjects/{S}/versions") == [1]
     assert await registry("GET", "/subjects/free/versions") == [1]
+
+
+async def test_the_highest_id_is_that_of_the_schemas_that_a_client_sees() -> None:
+    registry = await GuardedRegistry(on_topic("orders", READ)).filled()
+    found = await registry("GET", "/schemas/ids/1?fetchMaxId=true")
+    assert isinstance(found, Mapping)
+    assert found["maxId"] == 1
+    both = await GuardedRegistry({**on_topic("orders", READ), **on_topic("schema:free", READ)}).filled()
+    found = await both("GET", "/schemas/ids/1?fetchMaxId=true")
+    assert isinstance(found, Mapping)
+    assert found["maxId"] == 2
