@@ -81,8 +81,9 @@ def _user(where: str, row: object, folder: Path) -> BootstrapUser:
 
 
 def _password_file(value: object, folder: Path) -> Path | None:
-    is_file = isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str)
-    return folder / value["file"] if is_file else None
+    if isinstance(value, dict) and set(value) == {"file"} and isinstance(value["file"], str):
+        return folder / value["file"]
+    return None
 
 
 def _password(where: str, value: object, path: Path | None) -> str:
