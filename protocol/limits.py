@@ -180,7 +180,7 @@ UNPACKED_BYTES_UNRESERVED_MAX = 16 * MIB
 """A batch that unpacks to more waits for a reservation. Nearly no producer sends any: CPU_THREADS_MAX such batches at
 once are 64 MiB."""
 UNPACKED_BYTES_AT_ONCE_MAX = 256 * MIB
-"""What batches with a reservation may unpack to at once, in one agent: one batch of the greatest size."""
+"""Batches with a reservation unpack to so many bytes at once, in one agent: one batch of the greatest size."""
 RECORDS_PER_BATCH_MAX = 10_000_000
 RECORD_ERRORS_LISTED_MAX = 1_000
 """Records of a rejected batch that an answer names; each is an object until it is sent."""

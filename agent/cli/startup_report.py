@@ -117,7 +117,7 @@ def unencrypted_addresses(settings: Settings, bound: Sequence[ListenerAddress], 
 
 
 def _own_files(security: ListenerSecurity) -> str:
-    """What the files are that the commands name, and that no agent writes."""
+    """The files that the commands name, and that no agent writes: what each is."""
     properties = [f"security.protocol={security.protocol.value}"]
     words = ["client.properties"]
     if security.protocol.is_encrypted:

@@ -57,7 +57,7 @@ def secret_files(
         users, catalogs: what the files of `--bootstrap-users` and `--external-catalogs` say; they may name files, too.
         secure: the files of `--secure`.
     """
-    found = [
+    settings_and_paths = [
         *((f"--{name}", str(values[name])) for name in _OPTIONS if values.get(name)),
         *_of_configs(pairs),
         *(("--bootstrap-users", str(user.password_file)) for user in users if user.password_file is not None),
@@ -66,7 +66,7 @@ def secret_files(
         *([("--config", config_path)] if config_path and _has_secret(config_path, pairs) else []),
     ]
     by_path: dict[Path, str] = {}
-    for origin, text in found:
+    for origin, text in settings_and_paths:
         by_path.setdefault(Path(text).expanduser().absolute(), origin)
     return tuple(SecretFile(origin=origin, path=path) for path, origin in by_path.items())
 

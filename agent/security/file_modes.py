@@ -47,7 +47,7 @@ class OpenSecretFile:
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """The remedy, for the operator."""
         return f"chmod go= {self.file.path}, and replace the secrets in it if others may have read them"
 
 
@@ -81,15 +81,15 @@ def open_secret_files(
 
 def warn_of_open_secrets(files: Iterable[SecretFile], *, root: Path = Path("/")) -> None:
     """Log a warning for each file with secrets that strangers can read or write."""
-    for found in open_secret_files(files, root=root):
+    for open_file in open_secret_files(files, root=root):
         log.warning(
             "a file with secrets is open to others",
             extra={
-                "file": str(found.file.path),
-                "option": found.file.origin,
-                "mode": f"{found.mode:04o}",
-                "readers": found.strangers,
-                "remedy": found.remedy,
+                "file": str(open_file.file.path),
+                "option": open_file.file.origin,
+                "mode": f"{open_file.mode:04o}",
+                "readers": open_file.strangers,
+                "remedy": open_file.remedy,
             },
         )
 

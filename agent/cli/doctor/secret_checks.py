@@ -15,8 +15,8 @@ def check_secret_files(settings: Settings, *, root: Path = Path("/")) -> Iterato
     Another user than the agent's may call the doctor: groups are judged as those of the caller.
     """
     open_files = list(open_secret_files(settings.secret_files, root=root))
-    for found in open_files:
-        yield DoctorFinding(name="secrets", verdict=CheckStatus.DOUBTFUL, text=found.text, remedy=found.remedy)
+    for open_file in open_files:
+        yield DoctorFinding(name="secrets", verdict=CheckStatus.DOUBTFUL, text=open_file.text, remedy=open_file.remedy)
     if settings.secret_files and not open_files:
         count = counted(len(settings.secret_files), "file")
         yield DoctorFinding(
