@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster wheel test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster wheel image release test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -39,6 +39,12 @@ cluster: setup-test ## etcd, MinIO and three agents on this machine, to try thin
 
 wheel: ## the wheel penstock-broker, in dist
 	@$(PYTHON) -m tools.wheel
+
+image: ## the container image, in dist, for x86-64 Linux; ARGS="--name registry.example/penstock" for another repository
+	@$(PYTHON) -m tools.image $(ARGS)
+
+release: ## wheel, image, chart, dashboards, the archive for Spark and checksums, in dist/penstock-VERSION; publishes nothing
+	@$(PYTHON) -m tools.release
 
 test: setup-test ## all tests but the slow ones, side by side, with the coverage of the core; ARGS="tests/unit -k batch" chooses
 	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(BESIDE_EACH_OTHER))

@@ -1,0 +1,124 @@
+"""What the image's description says fits the sources, and the steps of its builder do what it says."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.kernel_cache import ReadOnlyLocator
+from tests.architecture.source import modules
+from tools.debian import DESCRIPTION
+from tools.image import FILES, Commit, config, keep_only, leave_out, owners, read_commit
+from tools.oci import Owner
+from tools.steps import ROOT, SetupFailed
+
+COMMIT = Commit(revision="abc", seconds=1767323045)
+USES_KERNELS = re.compile(r"^from protocol\.kernel_cache import kernel$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def description() -> dict[str, Any]:
+    return tomllib.loads(DESCRIPTION.read_text(encoding="utf-8"))
+
+
+def test_all_kernels_are_compiled_when_the_image_is_built(description: dict[str, Any]) -> None:
+    users = [
+        ".".join(module.relative_to(ROOT).with_suffix("").parts)
+        for module in modules("agent", "iceberg_export", "protocol")
+        if USES_KERNELS.search(module.read_text(encoding="utf-8"))
+    ]
+    assert description["penstock"]["kernel-modules"] == sorted(users)
+
+
+def test_kernels_are_read_from_where_they_were_compiled_to(description: dict[str, Any]) -> None:
+    env = description["config"]["env"]
+    assert env["NUMBA_CACHE_DIR"] == f"/{description['penstock']['kernels']}"
+    assert env["NUMBA_CACHE_LOCATOR_CLASSES"] == f"{ReadOnlyLocator.__module__}.{ReadOnlyLocator.__name__}"
+
+
+def test_the_entry_point_is_a_program_of_the_image(description: dict[str, Any]) -> None:
+    program = FILES / "penstock" / description["config"]["entrypoint"][0].lstrip("/")
+    assert os.access(program, os.X_OK)
+    assert program.read_text().startswith(f"#!/usr/bin/python{description['libraries']['python']} ")
+
+
+def test_the_user_has_a_name_and_the_folder_it_starts_in(description: dict[str, Any]) -> None:
+    uid, gid = description["config"]["user"].split(":")
+    assert f"penstock:x:{uid}:{gid}:" in (FILES / "base" / "etc" / "passwd").read_text()
+    assert f"penstock:x:{gid}:" in (FILES / "base" / "etc" / "group").read_text()
+    folder = owners(description["folders"])[description["config"]["workdir"].lstrip("/")]
+    assert folder == Owner(uid=int(uid), gid=0, mode=0o770)
+
+
+def test_the_configuration_has_what_the_specification_asks(description: dict[str, Any]) -> None:
+    written = config(description["config"], "1.2.3", COMMIT)
+    assert written["User"] == "10001:10001"
+    assert written["StopSignal"] == "SIGTERM"
+    assert written["ExposedPorts"] == {"9092/tcp": {}, "9644/tcp": {}}
+    assert "PYTHONDONTWRITEBYTECODE=1" in written["Env"]
+    labels = written["Labels"]
+    assert labels["org.opencontainers.image.version"] == "1.2.3"
+    assert labels["org.opencontainers.image.created"] == "2026-01-02T03:04:05Z"
+    assert labels["org.opencontainers.image.revision"] == "abc"
+
+
+def test_what_is_left_out_is_gone(tmp_path: Path) -> None:
+    for path in ("a/tests/x", "a/b/tests/y", "a/keep.py", "c/drop.h"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "broken").symlink_to("nowhere")
+    leave_out(tmp_path, ["**/tests", "**/*.h", "broken"])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "b", "c", "keep.py"]
+
+
+def test_a_pattern_without_a_match_is_outdated(tmp_path: Path) -> None:
+    with pytest.raises(SetupFailed, match=r"matches 'gone/\*'"):
+        leave_out(tmp_path, ["gone/*"])
+    with pytest.raises(SetupFailed, match="matches 'gone'"):
+        keep_only(tmp_path, ["gone"])
+
+
+def test_only_what_is_named_is_kept(tmp_path: Path) -> None:
+    for path in ("s3/data.json", "ec2/data.json", "endpoints.json", "readme"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    keep_only(tmp_path, ["*.json", "s3"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["endpoints.json", "s3"]
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A checkout with one commit, of 2026-01-02T03:04:05Z."""
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_DATE", f"{COMMIT.seconds} +0000")
+        monkeypatch.setenv(f"GIT_{role}_NAME", "a")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "a@example.com")
+    (tmp_path / "file").write_text("text")
+    for words in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "one"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    return tmp_path
+
+
+def test_an_image_has_the_time_of_its_commit(checkout: Path) -> None:
+    commit = read_commit(checkout)
+    assert re.fullmatch("[0-9a-f]{40}", commit.revision)
+    assert commit.time == "2026-01-02T03:04:05Z"
+
+
+def test_a_changed_checkout_is_named_as_such(checkout: Path) -> None:
+    (checkout / "file").write_text("another text")
+    assert read_commit(checkout).revision.endswith("-modified")
+
+
+def test_sources_without_git_need_a_time(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / ".git").rename(checkout / "history")
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    with pytest.raises(SetupFailed, match="set SOURCE_DATE_EPOCH"):
+        read_commit(checkout)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(COMMIT.seconds))
+    assert read_commit(checkout) == Commit(revision="unknown", seconds=COMMIT.seconds)

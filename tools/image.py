@@ -1,0 +1,306 @@
+"""The container image: `python3 -m tools.image [--name REPOSITORY]` writes it to `dist`, as an OCI archive for amd64.
+
+What lies in it say `deploy/image` and the lock files. Debian's packages come by apt, libraries by uv, Penstock by its
+wheel; no container engine, registry or Dockerfile has a part in it, and no package's script runs.
+
+Rule: the same commit gives the same digest. So everything that depends on the machine is done by the image's own Python
+within its own files: compiling modules and kernels, and compressing.
+"""
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tools import sbom
+from tools.debian import DESCRIPTION, ensure_packages, read_lock, unpack
+from tools.environment import UV_SETTINGS, ensure_uv
+from tools.oci import Image, Layer, LayerWriter, Owner, write_archive
+from tools.steps import ROOT, SetupFailed, cache_folder, main, report, run, say
+from tools.wheel import DIST, build_wheel
+
+ARCHITECTURE = "amd64"
+MACHINES = ("x86_64", "AMD64")
+NAME = "penstock"
+FILES = DESCRIPTION.parent
+CERTIFICATES = "usr/share/ca-certificates/mozilla"
+COMPRESS = """
+import sys, zlib
+packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+while block := sys.stdin.buffer.read(1 << 20):
+    sys.stdout.buffer.write(packer.compress(block))
+sys.stdout.buffer.write(packer.flush())
+"""
+"""gzip without a name and a time; a library other than the image's would give other bytes."""
+KERNELS = """
+import importlib, sys
+from penstock.application import find_packages
+find_packages()
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """The state of the sources that an image is built from."""
+
+    revision: str
+    """Hash of the commit, with `-modified` if the checkout differs from it."""
+    seconds: int
+    """Its time, since 1970."""
+
+    @property
+    def time(self) -> str:
+        """The time as RFC 3339 has it."""
+        return datetime.fromtimestamp(self.seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """An image's archive."""
+
+    path: Path
+    digest: str
+    layers: Sequence[Layer]
+
+
+def build_image(folder: Path, name: str = NAME, source: Path = ROOT) -> BuiltImage:
+    """Build the image of a checkout into `folder`, under the repository `name`."""
+    if sys.platform != "linux" or platform.machine() not in MACHINES:
+        raise SetupFailed("the image is built on Linux on x86-64 alone: its modules are compiled by its own Python")
+    description = tomllib.loads(DESCRIPTION.read_text(encoding="utf-8"))
+    commit = read_commit(source)
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="image-", dir=cache_folder()) as temporary:
+        work = Path(temporary)
+        root = work / "root"
+        root.mkdir()
+        writer = LayerWriter(root, owners(description["folders"]), lambda *files: _compress(root, *files))
+        _add_debian(root, description)
+        layers = [writer.write("Debian", work)]
+        _add_libraries(root, work, description["libraries"], source)
+        layers.append(writer.write("Libraries", work))
+        version = _add_penstock(root, work, description, commit, source)
+        layers.append(writer.write("Penstock", work))
+        image = Image(
+            architecture=ARCHITECTURE,
+            created=commit.time,
+            config=config(description["config"], version, commit),
+            layers=layers,
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{NAME}-{version}-{ARCHITECTURE}.oci.tar"
+        digest = write_archive(path, image, name, version)
+        shutil.copyfile(
+            root / description["penstock"]["documents"] / sbom.FILE, path.with_suffix("").with_suffix(".spdx.json")
+        )
+    return BuiltImage(path=path, digest=digest, layers=layers)
+
+
+def read_commit(source: Path) -> Commit:
+    """The commit of a checkout. Sources without git need `SOURCE_DATE_EPOCH`, in seconds since 1970."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    try:
+        revision, seconds = _git(source, "log", "-1", "--format=%H %ct").split()
+        changes = _git(source, "status", "--porcelain")
+    except (OSError, subprocess.CalledProcessError) as error:
+        if epoch is None:
+            raise SetupFailed(
+                f"{source} is no checkout of git: set SOURCE_DATE_EPOCH to the time of its sources"
+            ) from error
+        return Commit(revision="unknown", seconds=int(epoch))
+    return Commit(revision=f"{revision}-modified" if changes else revision, seconds=int(epoch or seconds))
+
+
+def owners(folders: Mapping[str, str]) -> dict[str, Owner]:
+    """Owners of folders, each described as `UID:GID MODE` with an octal mode."""
+    found = {}
+    for path, text in folders.items():
+        owner, mode = text.split()
+        uid, gid = owner.split(":")
+        found[path] = Owner(uid=int(uid), gid=int(gid), mode=int(mode, 8))
+    return found
+
+
+def config(description: Mapping[str, Any], version: str, commit: Commit) -> dict[str, Any]:
+    """The image's configuration, as `config.md` of the specification has it."""
+    return {
+        "User": description["user"],
+        "WorkingDir": description["workdir"],
+        "Entrypoint": description["entrypoint"],
+        "StopSignal": description["stop-signal"],
+        "ExposedPorts": {port: {} for port in description["ports"]},
+        "Env": [f"{name}={value}" for name, value in description["env"].items()],
+        "Labels": {
+            "org.opencontainers.image.created": commit.time,
+            "org.opencontainers.image.description": "A Kafka-compatible broker over object storage",
+            "org.opencontainers.image.licenses": "Apache-2.0",
+            "org.opencontainers.image.revision": commit.revision,
+            "org.opencontainers.image.title": "Penstock",
+            "org.opencontainers.image.version": version,
+        },
+    }
+
+
+def leave_out(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove what matches one of `patterns` below `folder`. A pattern without a match is an error: it is outdated."""
+    for pattern in patterns:
+        # glob does not find a link that leads nowhere.
+        found = [folder / pattern] if (folder / pattern).is_symlink() else list(folder.glob(pattern))
+        if not found:
+            raise SetupFailed(f"nothing below {folder} matches {pattern!r}: remove it from {DESCRIPTION}")
+        for path in found:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.exists() or path.is_symlink():  # else its folder matched before
+                path.unlink()
+
+
+def keep_only(folder: Path, patterns: Sequence[str]) -> None:
+    """Remove all of `folder` that matches none of `patterns`. A pattern without a match is an error."""
+    kept = set()
+    for pattern in patterns:
+        found = set(folder.glob(pattern))
+        if not found:
+            raise SetupFailed(f"nothing in {folder} matches {pattern!r}: correct it in {DESCRIPTION}")
+        kept |= found
+    for path in set(folder.iterdir()) - kept:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def run_inside(
+    root: Path,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    source: BinaryIO | None = None,
+    destination: BinaryIO | None = None,
+) -> None:
+    """Run a program of the image with the image's files alone. Raises `SetupFailed` with what it wrote to stderr.
+
+    It reads `source` and writes `destination`, if they are given.
+    """
+    namespace = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    enter = [shutil.which("unshare") or "unshare", *namespace, f"--root={root}"]
+    try:
+        done = subprocess.run(
+            [*enter, *command],
+            env={"PYTHONHASHSEED": "0", **env},
+            stdin=source or subprocess.DEVNULL,
+            stdout=destination or subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    except OSError as error:
+        raise SetupFailed(f"{enter[0]}, which runs the image's own Python, cannot be started: {error}") from error
+    if done.returncode != 0:
+        raise SetupFailed(
+            f"{done.stderr.decode(errors='replace')}\n{' '.join(command[:4])} failed within the image. Without "
+            "root this needs namespaces of users, which some systems forbid: run it as root there."
+        )
+
+
+def _add_debian(root: Path, description: Mapping[str, Any]) -> None:
+    debian = description["debian"]
+    packages = read_lock()
+    if [package.name for package in packages] != sorted(debian["packages"]):
+        raise SetupFailed(f"{DESCRIPTION} names other packages than debian.lock: run python3 -m tools.debian")
+    archives = ensure_packages(packages)
+    for package in packages:  # base-files is the first; its links lead from /lib to /usr/lib
+        unpack(archives / f"{package.name}.deb", root)
+    bundle = root / "etc" / "ssl" / "certs" / "ca-certificates.crt"
+    bundle.parent.mkdir(parents=True, exist_ok=True)
+    bundle.write_bytes(b"".join(path.read_bytes() for path in sorted((root / CERTIFICATES).glob("*.crt"))))
+    (root / "usr" / "lib" / "ssl").mkdir()
+    (root / "usr" / "lib" / "ssl" / "cert.pem").symlink_to("/etc/ssl/certs/ca-certificates.crt")
+    leave_out(root, [*debian["leave-out"], CERTIFICATES])
+    shutil.copytree(FILES / "base", root, dirs_exist_ok=True)
+    for folder in description["folders"]:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    _compile(root, "usr/lib/python3.13")
+
+
+def _add_libraries(root: Path, work: Path, description: Mapping[str, Any], source: Path) -> None:
+    folder = root / description["folder"]
+    requirements = work / "requirements.txt"
+    uv = ensure_uv()
+    export: list[str | Path] = [uv, "export", "--project", source, "--frozen", "--no-emit-project"]
+    run("libraries list", [*export, "--output-file", requirements], env=UV_SETTINGS)
+    target = ["--python-version", description["python"], "--python-platform", description["platform"]]
+    # Copies: a link would let the image's changes reach uv's cache.
+    options = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--link-mode", "copy", *target]
+    run(
+        "libraries",
+        # In a folder without a pyproject.toml: its overrides have no hashes.
+        [uv, "--directory", work, "pip", "install", *options, "--target", folder, "--requirements", requirements],
+        env=UV_SETTINGS,
+    )
+    leave_out(folder, description["leave-out"])
+    for part, patterns in description["only"].items():
+        keep_only(folder / part, patterns)
+    _compile(root, description["folder"])
+
+
+def _add_penstock(root: Path, work: Path, description: Mapping[str, Any], commit: Commit, source: Path) -> str:
+    """Add the packages of the wheel, kernels, licences and the list of contents. Returns Penstock's version."""
+    libraries = description["libraries"]
+    wheel = build_wheel(work, source)
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(root / libraries["folder"])
+    shutil.copytree(FILES / "penstock", root, dirs_exist_ok=True)
+    _compile(root, f"{libraries['folder']}/penstock")
+    kernels = root / description["penstock"]["kernels"]
+    kernels.mkdir(parents=True)
+    env = {**description["config"]["env"], "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
+    run_inside(root, ["/usr/bin/python3.13", "-Bc", KERNELS, *description["penstock"]["kernel-modules"]], env)
+    if not list(kernels.rglob("*.nbc")):
+        raise SetupFailed(f"numba left no kernels in {kernels}")
+    documents = root / description["penstock"]["documents"]
+    documents.mkdir(parents=True)
+    shutil.copyfile(source / "LICENSE", documents / "LICENSE")
+    shutil.copytree(FILES / "licenses", documents / "licenses")
+    sbom.write(root, root / libraries["folder"], documents, libraries["license-texts"], commit.time)
+    return wheel.name.split("-")[1]
+
+
+def _compile(root: Path, folder: str) -> None:
+    """Compile the modules below a folder of the image. What is compiled counts whatever time its source has."""
+    options = ["-q", "--invalidation-mode", "unchecked-hash"]
+    run_inside(root, ["/usr/bin/python3.13", "-IBm", "compileall", *options, f"/{folder}"], {})
+
+
+def _compress(root: Path, content: Path, packed: Path) -> None:
+    with content.open("rb") as source, packed.open("wb") as destination:
+        run_inside(root, ["/usr/bin/python3.13", "-IBc", COMPRESS], {}, source, destination)
+
+
+def _git(source: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", source, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--name", default=NAME, help="repository of the image, with the host of its registry")
+    image = build_image(DIST, parser.parse_args().name)
+    for layer in image.layers:
+        size = f"{layer.content_byte_count / 1e6:.0f} MB"
+        say(f"  layer {layer.title:<22} {size:<14} {layer.byte_count / 1e6:.0f} MB compressed, {layer.digest}")
+    report("image", image.digest[:14], image.path)
+    say(image.digest)
+
+
+if __name__ == "__main__":
+    main(_main)

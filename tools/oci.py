@@ -1,0 +1,270 @@
+"""Images of the Open Container Initiative: layers from a folder, and the archive that container engines load.
+
+Rule: equal files give equal bytes. Of a file only its name, its content and its being executable count; times, owners
+and the order of names are given here.
+Specification: OCI image-spec 1.1 (layer.md, config.md, manifest.md, image-layout.md).
+"""
+
+import hashlib
+import io
+import json
+import os
+import stat
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
+LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+DEFAULT_REGISTRY = "docker.io/library"
+"""What container engines put before a name without a registry."""
+FILE_TIME = 1577836800
+"""Modification time of every file, in seconds since 1970: 2020-01-01. So a layer changes only if its files do."""
+
+Compress = Callable[[Path, Path], None]
+"""Compresses a file by gzip into another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owner:
+    """Owner and permissions of a path that differ from root's."""
+
+    uid: int
+    gid: int
+    mode: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """A layer: digests as `sha256:HEX`, sizes in bytes."""
+
+    title: str
+    path: Path
+    digest: str
+    byte_count: int
+    content_digest: str
+    """Digest of the archive before compression, the layer's `diff_id`."""
+    content_byte_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What an image says of itself."""
+
+    architecture: str
+    created: str
+    """Time as RFC 3339 has it."""
+    config: Mapping[str, Any]
+    """Of `config.md`: Entrypoint, Env, User, Labels and so on."""
+    layers: Sequence[Layer]
+    """The lowest first."""
+
+
+@dataclass(slots=True)
+class LayerWriter:
+    """Writes layers of one folder, each with the paths that no layer before it had."""
+
+    root: Path
+    owners: Mapping[str, Owner]
+    compress: Compress
+    _written: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each path that has a layer, the time and the size that it had then."""
+
+    def write(self, title: str, folder: Path) -> Layer:
+        """Write the layer of all new paths into `folder`. Raises `ValueError` if a file of an earlier layer changed."""
+        paths = []
+        for path in paths_below(self.root):
+            status = (self.root / path).lstat()
+            state = (status.st_mtime_ns, status.st_size)
+            if path not in self._written:
+                paths.append(path)
+                self._written[path] = state
+            elif self._written[path] != state and not stat.S_ISDIR(status.st_mode):
+                raise ValueError(
+                    f"{path} changed after its layer was written: the layers would not add up to the folder"
+                )
+        content, packed = folder / f"{len(self._written)}.tar", folder / f"{len(self._written)}.tar.gz"
+        with content.open("wb") as stream:
+            write_tar(self.root, paths, stream, self.owners)
+        self.compress(content, packed)
+        layer = Layer(
+            title=title,
+            path=packed,
+            digest=_file_digest(packed),
+            byte_count=packed.stat().st_size,
+            content_digest=_file_digest(content),
+            content_byte_count=content.stat().st_size,
+        )
+        content.unlink()
+        return layer
+
+
+def paths_below(root: Path) -> list[str]:
+    """Paths of all files, links and folders below `root`, relative to it, a folder before what is in it."""
+    found = []
+    for folder, folders, files in os.walk(root):
+        found += [os.path.relpath(os.path.join(folder, name), root) for name in [*folders, *files]]
+    return sorted(found, key=lambda path: path.split("/"))
+
+
+def write_tar(root: Path, paths: Iterable[str], stream: io.BufferedIOBase, owners: Mapping[str, Owner]) -> None:
+    """Write an archive of `paths` below `root`: by root, readable by everybody, writable by root, where `owners` has no
+    other rule for a path.
+    """
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in paths:
+            source = root / path
+            entry = _entry(source, path, owners)
+            if entry.isreg():
+                with source.open("rb") as content:
+                    archive.addfile(entry, content)
+            else:
+                archive.addfile(entry)
+
+
+def _entry(source: Path, path: str, owners: Mapping[str, Owner]) -> tarfile.TarInfo:
+    status = source.lstat()
+    entry = tarfile.TarInfo(path)
+    entry.mtime = FILE_TIME
+    if stat.S_ISDIR(status.st_mode):
+        entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+    elif stat.S_ISLNK(status.st_mode):
+        entry.type, entry.mode, entry.linkname = tarfile.SYMTYPE, 0o777, str(source.readlink())
+    elif stat.S_ISREG(status.st_mode):
+        entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+        entry.size = status.st_size
+    else:
+        raise ValueError(f"{source} is neither a file, nor a folder, nor a link: an image has no other kinds")
+    owner = owners.get(path)
+    if owner is not None:
+        entry.uid, entry.gid, entry.mode = owner.uid, owner.gid, owner.mode
+    return entry
+
+
+def write_archive(destination: Path, image: Image, name: str, tag: str) -> str:
+    """Write the archive of an image, which engines know as NAME:TAG. Returns the digest of its manifest.
+
+    The archive is an image layout. For older engines (`docker load` before 25) it also has Docker's `manifest.json`.
+    """
+    config = _json(_config(image))
+    manifest = _json(_manifest(image, config))
+    reference = f"{name}:{tag}" if "/" in name else f"{DEFAULT_REGISTRY}/{name}:{tag}"
+    index = {
+        "schemaVersion": 2,
+        "mediaType": INDEX_TYPE,
+        "manifests": [
+            {
+                **_descriptor(MANIFEST_TYPE, manifest),
+                "platform": {"architecture": image.architecture, "os": "linux"},
+                "annotations": {
+                    "io.containerd.image.name": reference,
+                    "org.opencontainers.image.ref.name": tag,
+                },
+            }
+        ],
+    }
+    docker = [
+        {
+            "Config": _blob(_digest(config)),
+            "RepoTags": [f"{name}:{tag}"],
+            "Layers": [_blob(layer.digest) for layer in image.layers],
+        }
+    ]
+    files: dict[str, bytes | Path] = {
+        "oci-layout": _json({"imageLayoutVersion": "1.0.0"}),
+        "index.json": _json(index),
+        "manifest.json": _json(docker),
+        _blob(_digest(config)): config,
+        _blob(_digest(manifest)): manifest,
+        **{_blob(layer.digest): layer.path for layer in image.layers},
+    }
+    with tarfile.open(destination, "w", format=tarfile.PAX_FORMAT) as archive:
+        for path, content in sorted(files.items()):
+            entry = tarfile.TarInfo(path)
+            entry.mtime = FILE_TIME
+            if isinstance(content, Path):
+                entry.size = content.stat().st_size
+                with content.open("rb") as stream:
+                    archive.addfile(entry, stream)
+            else:
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
+    return _digest(manifest)
+
+
+def unpack_archive(archive: Path, root: Path) -> dict[str, Any]:
+    """Unpack the layers of an image's archive into `root`, which gets owners only if this process is root's. Returns
+    the image's configuration. Raises `ValueError` if a digest is not that of its blob.
+
+    For checks of what was built: layers that delete files of lower ones are unknown here.
+    """
+    with tarfile.open(archive) as files:
+        (described,) = json.loads(_content(files, "index.json"))["manifests"]
+        manifest = json.loads(_described(files, described))
+        config: dict[str, Any] = json.loads(_described(files, manifest["config"]))
+        for descriptor in manifest["layers"]:
+            with tarfile.open(fileobj=io.BytesIO(_described(files, descriptor)), mode="r:gz") as layer:
+                layer.extractall(root, filter="fully_trusted", numeric_owner=True)  # noqa: S202 - of our own archive
+    return config
+
+
+def _described(files: tarfile.TarFile, descriptor: Mapping[str, Any]) -> bytes:
+    """The blob of a descriptor."""
+    content = _content(files, _blob(descriptor["digest"]))
+    if _digest(content) != descriptor["digest"]:
+        raise ValueError(f"a blob of {files.name!r} has the digest {_digest(content)}, not {descriptor['digest']}")
+    return content
+
+
+def _content(files: tarfile.TarFile, path: str) -> bytes:
+    stream = files.extractfile(path)
+    if stream is None:
+        raise ValueError(f"{path} of {files.name!r} is no file")
+    return stream.read()
+
+
+def _config(image: Image) -> dict[str, Any]:
+    return {
+        "architecture": image.architecture,
+        "os": "linux",
+        "created": image.created,
+        "config": image.config,
+        "rootfs": {"type": "layers", "diff_ids": [layer.content_digest for layer in image.layers]},
+        "history": [{"created": image.created, "created_by": layer.title} for layer in image.layers],
+    }
+
+
+def _manifest(image: Image, config: bytes) -> dict[str, Any]:
+    return {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": _descriptor(CONFIG_TYPE, config),
+        "layers": [
+            {"mediaType": LAYER_TYPE, "digest": layer.digest, "size": layer.byte_count} for layer in image.layers
+        ],
+    }
+
+
+def _descriptor(media_type: str, content: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": _digest(content), "size": len(content)}
+
+
+def _blob(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as stream:
+        return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
