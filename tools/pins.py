@@ -67,3 +67,6 @@ KUBERNETES_SCHEMAS = {
 """The lowest and the highest Kubernetes whose API the chart is checked against: version of the module
 k8s.io/kubernetes, which has the API's description, and the checksum of that module.
 """
+KUBERNETES = "v1.34.4"
+"""The Kubernetes that the lab runs. From 1.35 on its kubelet needs `failCgroupV1: false` on machines with cgroup v1."""
+COREDNS = "v1.14.6"
