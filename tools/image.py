@@ -10,6 +10,7 @@ within its own files: compiling modules and kernels, and compressing.
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,7 @@ find_packages()
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
+ADDRESS = re.compile(rb"at 0x[0-9a-f]+>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,12 +270,19 @@ def _add_penstock(root: Path, work: Path, description: Mapping[str, Any], commit
     run_inside(root, ["/usr/bin/python3.13", "-Bc", KERNELS, *description["penstock"]["kernel-modules"]], env)
     if not list(kernels.rglob("*.nbc")):
         raise SetupFailed(f"numba left no kernels in {kernels}")
+    clear_addresses(kernels)
     documents = root / description["penstock"]["documents"]
     documents.mkdir(parents=True)
     shutil.copyfile(source / "LICENSE", documents / "LICENSE")
     shutil.copytree(FILES / "licenses", documents / "licenses")
     sbom.write(root, root / libraries["folder"], documents, libraries["license-texts"], commit.time)
     return wheel.name.split("-")[1]
+
+
+def clear_addresses(kernels: Path) -> None:
+    """Replace by zeros the addresses of functions in numba's notes about compiled kernels: each process has others."""
+    for path in sorted(kernels.rglob("*.nbc")):
+        path.write_bytes(ADDRESS.sub(lambda found: b"at 0x" + b"0" * (len(found[0]) - 6) + b">", path.read_bytes()))
 
 
 def _compile(root: Path, folder: str) -> None:
