@@ -273,14 +273,15 @@ def _padding_is_known(data: Path) -> bool:
 
 def _snapshot_is_known(agent: LiveAgent, data: Path) -> bool:
     """Whether the ledger points to the newest snapshot: one that an agent leaves before it does is read by no start."""
-    snapshots = list((data / "store" / "ledger" / "snapshots").glob("*"))
     _, metrics = get(agent, "/metrics")
-    is_counted = re.search(r"(?m)^penstock_snapshots_total [1-9]", metrics) is not None
+    if re.search(r"(?m)^penstock_snapshots_total [1-9]", metrics) is None:
+        return False
+    snapshots = list((data / "store" / "ledger" / "snapshots").glob("*"))
     try:
         newest_s = max(path.stat().st_mtime for path in snapshots)
     except FileNotFoundError:  # the agent has just deleted an older one
         return False
-    return is_counted and newest_s < time.time() - SNAPSHOT_SETTLED_SECONDS
+    return newest_s < time.time() - SNAPSHOT_SETTLED_SECONDS
 
 
 async def fill(agent: LiveAgent, topics: Sequence[str]) -> None:
