@@ -84,7 +84,7 @@ sys.stdout.flush()
 if sys.argv[1] == "refused" and own.name == "n-1":
     sys.exit(3)
 while True:
-    time.sleep(60)
+    time.sleep(0.1)  # short: a signal right before a sleep does not end it
 """
 
 
