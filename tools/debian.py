@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from tools.archives import unpack_tar
 from tools.steps import ROOT, SetupFailed, cache_folder, ensure, main, report, run
 
 DESCRIPTION = ROOT / "deploy" / "image" / "image.toml"
@@ -82,7 +83,7 @@ def unpack(archive: Path, root: Path) -> None:
     """Unpack a package into `root`, and note it as scanners of images expect it: below var/lib/dpkg/status.d."""
     members = dict(ar_members(archive.read_bytes()))
     with _tar(members, "data") as data:
-        data.extractall(root, filter="tar")
+        unpack_tar(data, root)
     notes = root / "var" / "lib" / "dpkg" / "status.d"
     notes.mkdir(parents=True, exist_ok=True)
     with _tar(members, "control") as control:

