@@ -8,6 +8,7 @@ within its own files: compiling modules and kernels, and compressing.
 """
 
 import argparse
+import csv
 import os
 import platform
 import re
@@ -184,6 +185,16 @@ def keep_only(folder: Path, patterns: Sequence[str]) -> None:
             path.unlink()
 
 
+def correct_records(folder: Path) -> None:
+    """Remove what is not in `folder` from its packages' lists of files. They have digests of commands, which name the
+    Python of this machine."""
+    for record in sorted(folder.glob("*.dist-info/RECORD")):
+        with record.open(encoding="utf-8", newline="") as file:
+            kept = [line for line in csv.reader(file) if (folder / line[0]).exists()]
+        with record.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(kept)
+
+
 def run_inside(
     root: Path,
     command: Sequence[str],
@@ -253,6 +264,7 @@ def _add_libraries(root: Path, work: Path, description: Mapping[str, Any], sourc
     leave_out(folder, description["leave-out"])
     for part, patterns in description["only"].items():
         keep_only(folder / part, patterns)
+    correct_records(folder)
     _compile(root, description["folder"])
 
 

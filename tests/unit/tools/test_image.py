@@ -12,7 +12,17 @@ import pytest
 from protocol.kernel_cache import ReadOnlyLocator
 from tests.architecture.source import modules
 from tools.debian import DESCRIPTION
-from tools.image import FILES, Commit, clear_addresses, config, keep_only, leave_out, owners, read_commit
+from tools.image import (
+    FILES,
+    Commit,
+    clear_addresses,
+    config,
+    correct_records,
+    keep_only,
+    leave_out,
+    owners,
+    read_commit,
+)
 from tools.oci import Owner
 from tools.steps import ROOT, SetupFailed
 
@@ -88,6 +98,17 @@ def test_only_what_is_named_is_kept(tmp_path: Path) -> None:
         (tmp_path / path).touch()
     keep_only(tmp_path, ["*.json", "s3"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["endpoints.json", "s3"]
+
+
+def test_a_package_lists_no_file_that_the_image_lacks(tmp_path: Path) -> None:
+    record = tmp_path / "tool-1.dist-info" / "RECORD"
+    record.parent.mkdir()
+    (tmp_path / "tool.py").touch()
+    (tmp_path / "a,b.py").touch()
+    kept = 'tool.py,sha256=ab,0\n"a,b.py",sha256=cd,0\ntool-1.dist-info/RECORD,,\n'
+    record.write_text(f"bin/tool,sha256=ef,9\n{kept}../../bin/tool,sha256=ef,9\n")
+    correct_records(tmp_path)
+    assert record.read_text() == kept
 
 
 def test_kernels_do_not_tell_which_process_compiled_them(tmp_path: Path) -> None:
