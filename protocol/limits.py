@@ -270,8 +270,8 @@ have to connect again."""
 
 # Relays between agents.
 RELAY_CONNECTIONS_MAX = CONNECTIONS_MAX // 2
-"""Relay connections that an agent opens, one for each member whose coordinator is another agent; beyond it requests
-are not relayed."""
+"""Relay connections that an agent opens, one for each member whose coordinator is another agent, and those that it
+accepts of all agents; beyond either requests are not relayed."""
 RELAYS_PER_CONNECTION_MAX = 8
 """Relays of one client connection; beyond it the one that was used the longest time ago is closed, if it is idle."""
 RELAY_CONNECT_SECONDS_MAX = 3.0
@@ -281,9 +281,13 @@ RELAY_RETRY_SECONDS = 1.0
 RELAY_CHECK_INTERVAL_S = 1.0
 """How often an agent closes relays to agents whose sessions have ended."""
 RELAY_INTRODUCTION_BYTES_MAX = 256 * KIB
-"""The introduction of a client: its principal's name and those of its groups, which a token bounds."""
+"""The introduction of a client: its principal's name and those of its groups, which a token bounds. All that arrive
+share UNAUTHENTICATED_BYTES_MAX."""
 RELAY_INTRODUCTION_SECONDS_MAX = 5.0
 """In how long a relay connection has to introduce its client."""
+RELAYED_ANSWER_SECONDS_MAX = LEDGER_WAIT_SECONDS_MAX + BARRIER_SECONDS_MAX
+"""In how long a coordinator answers, except for a member that joins; beyond it the relay connection is closed. It is
+longer than a request waits for the ledger."""
 RELAYED_ANSWER_BYTES_MAX = ANSWER_BYTES_UNREAD_MAX
 """An answer of a coordinator: of a group's leader, for example, with the metadata of all members."""
 STORE_CHECK_READS_MAX = 2

@@ -44,7 +44,9 @@ _API_ROW_BYTES: Final = 6
 
 
 def with_throttle_time(api_key: int, api_version: int, answer: Sequence[Buffer], throttle_ms: int) -> Sequence[Buffer]:
-    """The response, header and body, with this throttle time; as it was where its version has no such field.
+    """The response, header and body, with this throttle time, unless it has a longer one: a relayed one may.
+
+    It stays as it was where its version has no such field, or it is too short to have one.
 
     Args:
         api_key: of a served API.
@@ -70,7 +72,10 @@ def with_throttle_time(api_key: int, api_version: int, answer: Sequence[Buffer],
     return [*_with(first, position, throttle_ms), *behind]
 
 
-def _with(part: Buffer, position: int, throttle_ms: int) -> tuple[Buffer, Buffer, Buffer]:
-    """The bytes with the number at a position, without a copy of the others."""
+def _with(part: Buffer, position: int, throttle_ms: int) -> tuple[Buffer, ...]:
+    """The bytes with the larger of both numbers at a position, without a copy of the others."""
     view = memoryview(part)
-    return view[:position], INT32.pack(throttle_ms), view[position + INT32.size :]
+    if len(view) < position + INT32.size:  # no agent relays such a response: its client will reject it
+        return (part,)
+    (before_ms,) = INT32.unpack_from(view, position)
+    return view[:position], INT32.pack(max(before_ms, throttle_ms)), view[position + INT32.size :]

@@ -322,6 +322,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         """Drop the queued requests, and read none any more: nothing of them was accepted, and clients repeat them."""
         self._held.drop_queued()
         self.regulate_reading()
+        if self._router is not None:
+            self._router.drain()
 
     def _close_on_bug(self) -> None:
         self._services.metrics.connections_closed.labels("bug").inc()

@@ -10,6 +10,7 @@ The module imports no connection class: `OpenConnection` says what the table, th
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Hashable
 from itertools import islice
 from typing import Protocol
@@ -151,6 +152,8 @@ class ConnectionTable:
         self.paused: set[OpenConnection] = set()
         """Connections whose sockets are not read for now."""
         self.connections: set[OpenConnection] = set()
+        self._counts: Counter[str] = Counter()
+        """The connections by listener."""
         self.unauthenticated: set[UnauthenticatedConnection] = set()
         """Connections whose clients have to authenticate first. They are not among `connections`, and have places."""
         self.unauthenticated_memory = UnauthenticatedMemory()
@@ -167,10 +170,15 @@ class ConnectionTable:
         if count >= CONNECTIONS_MAX or self.is_draining:
             return False
         self.connections.add(connection)
+        self._counts[connection.listener] += 1
         if is_new:
             self._metrics.connections_accepted.labels(connection.listener).inc()
         self._metrics.connections.labels(connection.listener).inc()
         return True
+
+    def count_of(self, listener: str) -> int:
+        """The open connections of a listener whose clients are known."""
+        return self._counts[listener]
 
     def register_unauthenticated(self, connection: UnauthenticatedConnection) -> bool:
         """Count in a connection whose client has to authenticate first; False where too many are open."""
@@ -193,6 +201,7 @@ class ConnectionTable:
         self.memory.forget(connection)
         if connection in self.connections:
             self.connections.remove(connection)
+            self._counts[connection.listener] -= 1
             self._metrics.connections.labels(connection.listener).dec()
 
     def wake_soon(self) -> None:

@@ -14,7 +14,15 @@ class RequestRouter(Protocol):
     """Chooses the handler of each request of one connection."""
 
     def handler(self, api_key: int) -> RawHandler:
-        """The handler of an API. Raises `MalformedRequest` where the connection does not serve it: close it."""
+        """The handler of an API.
+
+        Raises `MalformedRequest` where the connection does not serve it, or `NoAnswerOwed` where it serves nothing any
+        more: close it.
+        """
+        ...
+
+    def drain(self) -> None:
+        """The agent stops: leave what may take minutes. Its answers come at once."""
         ...
 
     def close(self) -> None:

@@ -355,6 +355,14 @@ def test_relays_and_direct_connections_of_all_members_fit_into_the_connections_o
     assert limits.RELAYS_PER_CONNECTION_MAX < limits.RELAY_CONNECTIONS_MAX
 
 
+def test_introductions_share_the_memory_of_strangers() -> None:
+    assert limits.RELAY_INTRODUCTION_BYTES_MAX <= limits.UNAUTHENTICATED_BYTES_MAX
+
+
+def test_a_relay_waits_for_longer_than_its_coordinator_waits_for_the_ledger() -> None:
+    assert limits.RELAYED_ANSWER_SECONDS_MAX >= limits.LEDGER_WAIT_SECONDS_MAX + limits.BARRIER_SECONDS_MAX
+
+
 def test_a_relayed_answer_fits_into_the_memory_of_unread_answers() -> None:
     assert limits.RELAYED_ANSWER_BYTES_MAX <= limits.ANSWER_BYTES_UNREAD_MAX
 

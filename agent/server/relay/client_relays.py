@@ -6,6 +6,7 @@ for the coordinator again. A V1 TxnOffsetCommit closes the client's connection i
 repeated on the same connection it might be stale again (safety rule S7).
 """
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -20,12 +21,14 @@ from agent.server.relay.relays import Relays, RelayTarget
 from protocol.api_versions import ApiKey, name_of
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from protocol.limits import RELAYS_PER_CONNECTION_MAX
+from protocol.limits import RELAYED_ANSWER_SECONDS_MAX, RELAYS_PER_CONNECTION_MAX
 from protocol.relay import RELAYED, Introduction
 from protocol.types import SessionId
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
 from txn.transaction_requests import transaction_version
+
+log = logging.getLogger(__name__)
 
 REJECTIONS: Final = {ApiKey.JOIN_GROUP: join_group.rejection, ApiKey.SYNC_GROUP: sync_group.rejection}
 """The APIs whose answers may be minutes away, during which the connection's next requests are handled."""
@@ -43,10 +46,18 @@ class ClientRelays:
         self._introduction: Introduction | None = None
         """The introduction that opened the connections."""
         self._is_closed = False
+        self._is_draining = False
 
     def handler(self, api_key: int) -> RawHandler:
         """The relay for a request of a group, else the agent's own handler."""
         return self._relay if api_key in RELAYED else HANDLERS[api_key]
+
+    def drain(self) -> None:
+        """Leave the answers that may take minutes: their clients ask other agents."""
+        self._is_draining = True
+        for connection in list(self._connections.values()):
+            if connection.is_waiting_long:
+                connection.abort()
 
     def close(self) -> None:
         """The client's connection is closed, and its coordinators are to know."""
@@ -63,12 +74,14 @@ class ClientRelays:
         if connection is None:
             count("unreachable")
             return await HANDLERS[frame.api_key](services, request)
-        pending = await connection.send(frame)
         if frame.api_key in REJECTIONS:
+            pending = await connection.send(frame, is_long=True)
             frame.leave_body()
+            if self._is_draining:
+                connection.abort()
             # Answered or lost is known later, and counted then.
             return later(pending, partial(self._deferred_answer, services, frame))
-        answer = await pending
+        answer = await self._answer(services, connection, target, frame)
         if answer is not None:
             count("answered")
             return answer
@@ -76,6 +89,22 @@ class ClientRelays:
         if is_v1_commit(frame):
             raise NoAnswerOwed("the coordinator closed its relay before it answered a commit in a transaction")
         return await HANDLERS[frame.api_key](services, request)
+
+    @staticmethod
+    async def _answer(
+        services: Services, connection: RelayConnection, target: RelayTarget, frame: RequestFrame
+    ) -> Sequence[Buffer] | None:
+        """The coordinator's answer; None where the connection is lost, or is closed because none came in time."""
+        # Behind an answer that may take minutes, this one may, too.
+        seconds_max = RELAYED_ANSWER_SECONDS_MAX if connection.is_idle else None
+        try:
+            async with services.clock.timeout(seconds_max):
+                return await (await connection.send(frame))
+        except TimeoutError:
+            extra = {"agent": target.name, "api": name_of(frame.api_key), "seconds": RELAYED_ANSWER_SECONDS_MAX}
+            log.warning("closed a relay connection to an agent that does not answer: see whether it hangs", extra=extra)
+            connection.abort()  # not used again: its answers would no longer be those to the oldest requests
+            return None
 
     def _deferred_answer(
         self, services: Services, frame: RequestFrame, answer: Sequence[Buffer] | None

@@ -27,6 +27,8 @@ class RelayConnection(asyncio.BufferedProtocol):
         self._exchange = RelayExchange()
         self._transport: asyncio.Transport | None = None
         self._answers: deque[PendingAnswer] = deque()
+        self._long: set[PendingAnswer] = set()
+        """The pending answers that may take minutes."""
         self._writable: asyncio.Future[None] | None = None
         self.reply: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         """The coordinator's reply to the introduction; None where the connection is lost before it came."""
@@ -36,6 +38,11 @@ class RelayConnection(asyncio.BufferedProtocol):
     def is_idle(self) -> bool:
         """Whether no request awaits its answer."""
         return not self._answers
+
+    @property
+    def is_waiting_long(self) -> bool:
+        """Whether the answer that is due next may take minutes."""
+        return bool(self._answers) and self._answers[0] in self._long
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
@@ -47,6 +54,7 @@ class RelayConnection(asyncio.BufferedProtocol):
         if not self.reply.done():
             self.reply.set_result(None)
         answers, self._answers = self._answers, deque()
+        self._long.clear()
         for answer in answers:
             if not answer.done():
                 answer.set_result(None)
@@ -67,6 +75,7 @@ class RelayConnection(asyncio.BufferedProtocol):
             self.reply.set_result(reply)
         for frame in frames:
             answer = self._answers.popleft()
+            self._long.discard(answer)
             if not answer.done():  # its client may be gone
                 answer.set_result([frame])
 
@@ -82,16 +91,21 @@ class RelayConnection(asyncio.BufferedProtocol):
             self._writable.set_result(None)
         self._writable = None
 
-    async def send(self, frame: RequestFrame) -> PendingAnswer:
-        """Send a request, and return the future of its answer. Waits while the coordinator takes nothing."""
-        while self._writable is not None:
-            await asyncio.shield(self._writable)
+    async def send(self, frame: RequestFrame, *, is_long: bool = False) -> PendingAnswer:
+        """Send a request, and return the future of its answer, once the coordinator takes its bytes.
+
+        They are memory of the client's connection until then. `is_long`: whether the answer may take minutes.
+        """
         answer: PendingAnswer = asyncio.get_running_loop().create_future()
         if self.is_lost or self._transport is None or self._transport.is_closing():
             answer.set_result(None)
             return answer
         self._answers.append(answer)
+        if is_long:
+            self._long.add(answer)
         self._transport.writelines(self._exchange.send(frame))
+        while self._writable is not None:
+            await asyncio.shield(self._writable)
         return answer
 
     def abort(self) -> None:

@@ -141,10 +141,10 @@ class Relays:
                     server_hostname=None if tls is None else host,
                 )
                 reply = await connection.reply
-            if reply is None:
-                raise Unreachable("it closed the connection")
             if reply:
                 raise Unreachable(f"it rejects this agent: {reply}")
+            if connection.is_lost:  # perhaps right behind its reply
+                raise Unreachable("it closed the connection")
             is_open = True
         except TimeoutError as error:
             raise Unreachable(f"it did not answer within {RELAY_CONNECT_SECONDS_MAX:.0f} s") from error

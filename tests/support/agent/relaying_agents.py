@@ -43,6 +43,7 @@ class Cluster:
         listen: Sequence[str] = ("127.0.0.1:0", "RELAY://127.0.0.1:0"),
         advertise: Sequence[str] = (ADDRESS,),
         settings: Mapping[str, str] | None = None,
+        audit_log: str | None = None,
     ) -> Agent:
         values: dict[str, object] = {
             "listen": list(listen),
@@ -54,6 +55,8 @@ class Cluster:
             "data-dir": str(self.folder / name),
             "set": [f"{key}={value}" for key, value in (settings or {}).items()],
         }
+        if audit_log is not None:
+            values["audit-log"] = audit_log
         agent = await self.stack.enter_async_context(
             serving_agent(load_settings(CliCommand.AGENT, values, environment={}), MemoryLedger(self.core), self.store)
         )
@@ -135,7 +138,10 @@ async def connected(port: int) -> AsyncIterator[RawClient]:
 
 @dataclass(slots=True)
 class HandMadeCoordinator:
-    """Accepts relay connections and remembers what comes. A request is answered with `answer`; None closes."""
+    """Accepts relay connections and remembers what comes. A request is answered with `answer`; None closes.
+
+    It reads requests once `is_reading` is set, and answers them once `is_answering` is.
+    """
 
     reply: str | None = ""
     """To introductions; None for no reply at all."""
@@ -143,6 +149,12 @@ class HandMadeCoordinator:
     introductions: list[Introduction] = field(default_factory=list[Introduction])
     requests: list[RequestFrame] = field(default_factory=list[RequestFrame])
     open_count: int = 0
+    is_reading: asyncio.Event = field(default_factory=asyncio.Event)
+    is_answering: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.is_reading.set()
+        self.is_answering.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open_count += 1
@@ -161,9 +173,10 @@ class HandMadeCoordinator:
         writer.write(encode_reply(self.reply or ""))
         if self.reply:
             return
-        while True:
+        while await self.is_reading.wait():
             frame = await _frame(reader)
             self.requests += ServerConnection().receive_data(INT32.pack(len(frame)) + frame)
+            await self.is_answering.wait()
             if self.answer is None:
                 return
             writer.write(INT32.pack(4 + len(self.answer)) + INT32.pack(CORRELATION_ID) + self.answer)

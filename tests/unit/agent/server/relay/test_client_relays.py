@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -16,8 +17,10 @@ from agent.request.connection_epochs import IntroducedEpoch
 from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
+from agent.server.relay import client_relays
 from agent.server.relay import relays as relays_module
 from agent.server.relay.client_relays import ClientRelays
+from agent.server.relay.relay_connection import RelayConnection
 from agent.server.relay.relays import Relays
 from coordinator.commands.commands import EndSession
 from protocol.api_versions import ApiKey
@@ -78,9 +81,32 @@ class Scene:
         values = {"group_id": group or self.group, "generation_id": 1, "member_id": "m"}
         return await self.send(ApiKey.HEARTBEAT, 0, values, **client)
 
-    def outcomes(self) -> dict[str, float]:
+    async def join(self, *, version: int = 0, metadata: bytes = b"m") -> asyncio.Future[Any]:
+        values = {
+            "group_id": self.group,
+            "session_timeout": timedelta(seconds=10),
+            "rebalance_timeout": timedelta(seconds=10),
+            "member_id": "",
+            "group_instance_id": None,
+            "protocol_type": "consumer",
+            "protocols": [{"name": "range", "metadata": metadata}],
+            "reason": None,
+        }
+        pending = await self.send(ApiKey.JOIN_GROUP, version, values)
+        assert isinstance(pending, asyncio.Future)
+        return pending
+
+    @property
+    def open_relays(self) -> float | None:
+        return self.metrics.registry.get_sample_value("penstock_relay_connections")
+
+    def outcomes(self) -> Counter[str]:
         samples = [sample for family in self.metrics.relayed_requests.collect() for sample in family.samples]
-        return {each.labels["outcome"]: each.value for each in samples if each.name.endswith("_total")}
+        outcomes = Counter[str]()
+        for sample in samples:
+            if sample.name.endswith("_total"):
+                outcomes[sample.labels["outcome"]] += int(sample.value)
+        return outcomes
 
 
 @asynccontextmanager
@@ -107,6 +133,8 @@ async def scene(folder: Path, *, connections_max: int = RELAY_CONNECTIONS_MAX) -
             relays=relays,
             client=client,
         )
+        coordinator.is_reading.set()
+        coordinator.is_answering.set()
         client.close()
         await until(lambda: not coordinator.open_count)
 
@@ -170,23 +198,30 @@ class TestLosing:
             await here.heartbeat()
             assert here.outcomes() == {"lost": 1, "answered": 1}
 
-    @pytest.mark.parametrize(("api_key", "version"), [(ApiKey.JOIN_GROUP, 0), (ApiKey.JOIN_GROUP, 9)])
-    async def test_so_is_one_whose_answer_may_take_minutes(self, tmp_path: Path, api_key: ApiKey, version: int) -> None:
+    async def test_a_relay_that_is_lost_in_the_turn_of_its_reply_is_not_used(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+
+            def lost_behind_reply(relay: RelayConnection, nbytes: int) -> None:
+                received(relay, nbytes)
+                relay.connection_lost(None)
+
+            received = RelayConnection.buffer_updated
+            patch.setattr(RelayConnection, "buffer_updated", lost_behind_reply)
+            async with scene(tmp_path) as here:
+                assert error_code(await here.heartbeat()) is ErrorCode.not_coordinator
+                patch.undo()
+                here.relays._retry_s.clear()
+                await here.heartbeat()
+                assert here.outcomes() == {"unreachable": 1, "answered": 1}
+
+    @pytest.mark.parametrize("version", [0, 9])
+    async def test_so_is_one_whose_answer_may_take_minutes(self, tmp_path: Path, version: int) -> None:
         async with scene(tmp_path) as here:
             here.coordinator.answer = None
-            values = {
-                "group_id": here.group,
-                "session_timeout": timedelta(seconds=10),
-                "rebalance_timeout": timedelta(seconds=10),
-                "member_id": "",
-                "group_instance_id": None,
-                "protocol_type": "consumer",
-                "protocols": [{"name": "range", "metadata": b"m"}],
-                "reason": None,
-            }
-            pending = await here.send(api_key, version, values)
-            assert isinstance(pending, asyncio.Future)
-            assert error_code(await pending, api_key, version) is ErrorCode.not_coordinator
+            pending = await here.join(version=version)
+            assert error_code(await pending, ApiKey.JOIN_GROUP, version) is ErrorCode.not_coordinator
 
     async def test_and_a_member_that_waits_for_its_assignment(self, tmp_path: Path) -> None:
         async with scene(tmp_path) as here:
@@ -217,6 +252,70 @@ class TestLosing:
                     await sending
             else:
                 assert await sending is not None
+
+
+class TestSilence:
+    """A coordinator that neither answers nor closes: it hangs, or the network between the agents swallows packets."""
+
+    async def test_a_request_without_an_answer_in_time_is_answered_here(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(client_relays, "RELAYED_ANSWER_SECONDS_MAX", 0.2)
+        async with scene(tmp_path) as here:
+            here.coordinator.is_answering.clear()
+            assert error_code(await here.heartbeat()) is ErrorCode.not_coordinator
+            await until(lambda: not here.open_relays)
+            here.coordinator.is_answering.set()
+            await here.heartbeat()  # by another relay: a late answer to the first one is no answer to this one
+            assert here.outcomes() == {"lost": 1, "answered": 1}
+
+    async def test_behind_a_member_that_joins_an_answer_may_take_as_long(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(client_relays, "RELAYED_ANSWER_SECONDS_MAX", 0.0)
+        async with scene(tmp_path) as here:
+            here.coordinator.is_answering.clear()
+            joining = await here.join()
+            heartbeat = asyncio.create_task(here.heartbeat())
+            await until(lambda: len(here.coordinator.requests) == 1)
+            here.coordinator.is_answering.set()
+            assert await joining
+            assert await heartbeat is not None
+            assert here.outcomes() == {"answered": 2}
+
+    async def test_the_bytes_of_a_request_are_its_clients_until_the_coordinator_takes_them(
+        self, tmp_path: Path
+    ) -> None:
+        async with scene(tmp_path) as here:
+            await here.heartbeat()
+            here.coordinator.is_reading.clear()
+            await here.join()  # the coordinator waits in the middle of it
+            joining = asyncio.create_task(here.join(metadata=bytes(32 << 20)))
+            (relay,) = here.client._connections.values()
+            await until(lambda: relay._writable is not None)
+            assert not joining.done()
+            here.coordinator.is_reading.set()
+            assert await (await joining)
+
+    async def test_a_drain_leaves_members_that_join_and_waits_for_other_answers(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            here.coordinator.is_answering.clear()
+            heartbeat = asyncio.create_task(here.heartbeat())
+            await until(lambda: len(here.coordinator.requests) == 1)
+            here.client.drain()
+            here.coordinator.is_answering.set()
+            await heartbeat
+            assert here.outcomes() == {"answered": 1}
+            here.coordinator.is_answering.clear()
+            assert error_code(await (await here.join()), ApiKey.JOIN_GROUP) is ErrorCode.not_coordinator
+
+    async def test_a_member_that_joined_before_the_drain_is_answered_too(self, tmp_path: Path) -> None:
+        async with scene(tmp_path) as here:
+            here.coordinator.is_answering.clear()
+            joining = await here.join()
+            await until(lambda: len(here.coordinator.requests) == 1)
+            here.client.drain()
+            assert error_code(await joining, ApiKey.JOIN_GROUP) is ErrorCode.not_coordinator
 
 
 class TestUnreachable:

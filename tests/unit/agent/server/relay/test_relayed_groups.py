@@ -1,18 +1,25 @@
 """Two agents that advertise one address: requests of groups reach the coordinator, whichever agent a client is at."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from agent.agent import Agent
+from agent.server.relay import relay_introduction
+from coordinator.commands.security import CreateAcls, DeleteAcls
+from coordinator.security.acls import Acl, AclFilter
 from protocol.api_versions import ApiKey
+from protocol.auth.operations import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
 from protocol.auth.principals import USER, Principal
 from protocol.errors import ErrorCode
+from protocol.limits import RELAY_INTRODUCTION_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from protocol.relay import Introduction, encode_introduction, encode_reply
+from protocol.wire import INT32
 from tests.support.agent.ledger_parts import until
 from tests.support.agent.relaying_agents import (
     Cluster,
@@ -180,15 +187,43 @@ class TestIntroductions:
             assert await peer.receive() is None
             assert await asyncio.wait_for(peer.reader.read(), 10) == b""
 
+    async def test_all_that_arrive_share_the_memory_of_strangers(self, agents: tuple[Agent, Agent]) -> None:
+        table = agents[0]._server.table
+        async with AsyncExitStack() as stack:
+            for _ in range(UNAUTHENTICATED_BYTES_MAX // RELAY_INTRODUCTION_BYTES_MAX + 2):
+                peer = await stack.enter_async_context(connected(port_of(agents[0], "RELAY")))
+                peer.writer.write(INT32.pack(RELAY_INTRODUCTION_BYTES_MAX) + bytes(1_000))
+            await until(lambda: bool(table.unauthenticated_memory.waiting_count))
+            assert table.unauthenticated_memory.used_bytes <= UNAUTHENTICATED_BYTES_MAX
+
+    async def test_clients_of_other_agents_leave_places_to_its_own(
+        self, agents: tuple[Agent, Agent], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(relay_introduction, "RELAY_CONNECTIONS_MAX", 1)
+        introduction = encode_introduction(Introduction(agent="x", listener="PLAINTEXT", peer="p:1"))
+        for _ in range(2):  # the place of one that is closed is free again
+            async with (
+                connected(port_of(agents[0], "RELAY")) as first,
+                connected(port_of(agents[0], "RELAY")) as second,
+            ):
+                first.writer.write(introduction)
+                assert await first.receive() == b"\x01"
+                second.writer.write(introduction)
+                assert b"serves 1 clients of other agents already" in (await second.receive() or b"")
+            await until(lambda: not agents[0]._server.table.count_of("RELAY"))
+
 
 class TestCertificates:
     """Where clients have ACLs, agents relay by certificates, and the coordinator judges the client."""
 
     @staticmethod
-    async def start(cluster: Cluster, authority: TestAuthority, name: str, *, super_users: str) -> Agent:
+    async def start(
+        cluster: Cluster, authority: TestAuthority, name: str, *, super_users: str, audit_log: str | None = None
+    ) -> Agent:
         files = authority.issue(name, common_name=name)
         return await cluster.start(
             name,
+            audit_log=audit_log,
             settings={
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,RELAY:SSL",
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -221,6 +256,38 @@ class TestCertificates:
         assert relayed(here, "Heartbeat", outcome) == 1
         rejections = [record for record in caplog.records if "CLUSTER_ACTION" in getattr(record, "reason", "")]
         assert bool(rejections) is (outcome == "unreachable")
+
+    async def test_an_agent_that_loses_its_right_is_no_longer_believed(self, cluster: Cluster, tmp_path: Path) -> None:
+        authority, audit_log = TestAuthority(folder=tmp_path), tmp_path / "audit.log"
+        here = await self.start(cluster, authority, "a", super_users="User:x")
+        there = await self.start(cluster, authority, "b", super_users="User:x", audit_log=str(audit_log))
+        await know_each_other(here, there)
+        acl = Acl(
+            principal=Principal(USER, "a"),
+            host="*",
+            operation=Operation.CLUSTER_ACTION,
+            permission=Permission.ALLOW,
+            resource_type=ResourceType.CLUSTER,
+            name=CLUSTER_NAME,
+            pattern=PatternType.LITERAL,
+        )
+        values = {"group_id": group_of(here, there.broker.session), **HEARTBEAT}
+        async with connected(port_of(here)) as client:
+            await there.broker.services.ledger.propose(CreateAcls.of([acl]))
+            await client.ask(ApiKey.HEARTBEAT, 0, values)
+            await there.broker.services.ledger.propose(DeleteAcls.of(AclFilter(principal="User:a")))
+            await client.ask(ApiKey.HEARTBEAT, 0, values)
+            assert (relayed(here, "Heartbeat"), relayed(here, "Heartbeat", "lost")) == (1, 1)
+            await client.ask(ApiKey.HEARTBEAT, 0, values)
+            assert relayed(here, "Heartbeat", "unreachable") == 1
+
+        def denials() -> list[dict[str, object]]:
+            rows = audit_log.read_text().splitlines() if audit_log.exists() else []
+            return [row for row in map(json.loads, rows) if row["api"] == "RelayIntroduction"]
+
+        await until(lambda: bool(denials()))
+        (denial,) = denials()
+        assert (denial["principal"], denial["operation"], denial["listener"]) == ("User:a", "CLUSTER_ACTION", "RELAY")
 
     async def test_a_peer_without_a_certificate_is_not_even_heard(self, cluster: Cluster, tmp_path: Path) -> None:
         agent = await self.start(cluster, TestAuthority(folder=tmp_path), "a", super_users="User:a")
