@@ -17,7 +17,7 @@ from coordinator.commands.rules import RULES_AGENTS
 from coordinator.ledger.port import OutcomeUnknown
 from protocol.auth.operations import Operation
 from protocol.errors import ErrorCode
-from protocol.limits import REQUESTED_DRAIN_POLL_SECONDS, REQUESTED_DRAIN_WAIT_SECONDS
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX, REQUESTED_DRAIN_POLL_SECONDS, REQUESTED_DRAIN_WAIT_SECONDS
 from protocol.types import SessionId
 
 LIST_REMEDY = "list the agents with penstock agents list"
@@ -44,10 +44,12 @@ class AgentRoutes:
         session_id = self._find(name)
         announce_change(request, CLUSTER, Operation.ALTER, f"the agent {name} asked to drain")
         try:
-            outcome = await self._ledger.propose(RequestDrain(session=session_id))
-        except OutcomeUnknown as error:
+            async with self._clock.timeout(LEDGER_WAIT_SECONDS_MAX):
+                outcome = await self._ledger.propose(RequestDrain(session=session_id))
+        except (OutcomeUnknown, TimeoutError) as error:
+            reason = str(error) or f"the ledger does not answer for {LEDGER_WAIT_SECONDS_MAX:.0f} s"
             remedy = "penstock agents list shows whether it counted; else send the request again"
-            raise ApiError(503, "outcome_unknown", f"the request may have been taken: {error}", remedy) from error
+            raise ApiError(503, "outcome_unknown", f"the request may have been taken: {reason}", remedy) from error
         if isinstance(outcome, Rejected):
             raise _error_of(name, outcome)
         return JSONResponse({"agent": name, "is_draining": await self._begins_to_drain(session_id)})

@@ -91,7 +91,8 @@ def write_whole_file(write: WriteFile) -> ArchiveFile:
     try:
         return write(has_header_keys=False)
     except HeaderKeysFound:
-        return write(has_header_keys=True)
+        pass  # outside the handler: its traceback refers to what was unpacked
+    return write(has_header_keys=True)
 
 
 class ArchiveFileWriter:

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -190,3 +191,15 @@ def test_bytes_that_are_not_those_of_the_text_are_refused(exact: list[list[bytes
         return
     with pytest.raises(FileUnreadable, match=what):
         restored_keys(texts, ends, column)
+
+
+def test_the_second_try_begins_without_what_the_first_one_unpacked() -> None:
+    # The handler of the first one's exception refers to all that it unpacked.
+    def write(*, has_header_keys: bool) -> ArchiveFile:
+        if not has_header_keys:
+            raise HeaderKeysFound
+        assert sys.exc_info() == (None, None, None)
+        return file
+
+    file = archived([BAD])
+    assert write_whole_file(write) is file
