@@ -123,7 +123,7 @@ class RelayIntroduction(StrangerConnection):
         return self._services.authorizer.rights(self._agent, (), self.address)
 
     def _is_believed(self) -> bool:
-        """Whether the ACLs that are applied let it introduce clients. Its next introduction takes the barrier of S16."""
+        """Whether the applied ACLs let it introduce clients. Its next introduction takes the barrier of S16."""
         return self._agent is None or self._rights().may(ACT_ON_CLUSTER.operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def _hand_over(self, introduction: Introduction) -> None:
