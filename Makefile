@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster wheel image release test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster wheel image release setup-kube kube kube-test test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -34,8 +34,17 @@ setup-test: setup ## add what the tests need: Python packages, Java, Spark's and
 run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.0.1:19092 --data-dir /tmp/data"
 	@exec $(BIN)/penstock run $(ARGS)
 
+setup-kube: ## programs of Kubernetes, a quarter of an hour once, and Debian's packages of containerd, by root: for make kube
+	@$(PYTHON) -m tools.kube_programs
+
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
+
+kube: setup-test setup-kube ## a Kubernetes of three nodes on this machine, with the chart and the image of make image; needs root; Ctrl-C ends it
+	@exec $(BIN)/python -m tools.kube_lab $(ARGS)
+
+kube-test: setup-test setup-kube ## what happens to the chart's agents on that Kubernetes, under clients: 20 minutes; ARGS="--only drain" for less
+	@exec $(BIN)/python -m tests.kube $(ARGS)
 
 wheel: ## the wheel penstock-broker, in dist
 	@$(PYTHON) -m tools.wheel

@@ -7,6 +7,7 @@ wheel (`tools.helm`). What a node runs containers with is Debian's, and installe
 Rule: as everywhere, versions are those of `tools.pins`; Debian's are those of the machine's release.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -77,6 +78,22 @@ func init() { dnsserver.Directives = []string{"errors", "log", "health", "ready"
 
 func main() { coremain.Run() }
 """
+PAUSE_MAIN = """\
+// A pod's first process: it keeps the pod's namespaces until it is to end, and needs no file of an image.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGINT, syscall.SIGTERM)
+	<-ended
+}
+"""
 STAGED = re.compile(r"^\s*(?:replace )?(\S+) => \./staging/", re.MULTILINE)
 DEBIAN_PROGRAMS: Mapping[str, str] = {
     "containerd": "containerd",
@@ -98,6 +115,12 @@ def kubernetes_program() -> Path:
 def coredns_program() -> Path:
     """Where `ensure_coredns` puts the program."""
     return cache_folder() / f"coredns-{pins.COREDNS}" / "coredns"
+
+
+def pause_program() -> Path:
+    """Where `ensure_pause` puts the program."""
+    digest = hashlib.sha256(PAUSE_MAIN.encode()).hexdigest()[:8]
+    return cache_folder() / f"pause-{digest}" / "pause"
 
 
 def ensure_kubernetes() -> Path:
@@ -136,6 +159,17 @@ def ensure_coredns() -> Path:
         _build("coredns", work, folder / "coredns", settings, "-s -w")
 
     return ensure(f"CoreDNS {pins.COREDNS}", coredns_program().parent, build) / "coredns"
+
+
+def ensure_pause() -> Path:
+    """Path of the program that holds the namespaces of a pod. It takes ten seconds, and nothing is fetched for it."""
+
+    def build(folder: Path) -> None:
+        work = _work("pause", PAUSE_MAIN)
+        run("pause", [ensure_go(), "-C", work, "mod", "init", "pause"], env=go_settings(folder))
+        _build("pause", work, folder / "pause", go_settings(folder), "-s -w")
+
+    return ensure("the pause program", pause_program().parent, build) / "pause"
 
 
 def kubernetes_module(published: str) -> str:
@@ -199,6 +233,7 @@ def _main() -> None:
     ensure_helm()
     ensure_etcd()
     ensure_minio()
+    ensure_pause()
     ensure_coredns()
     ensure_kubernetes()
 

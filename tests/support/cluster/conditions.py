@@ -18,10 +18,10 @@ def brokers_of(agent: ClusterAgent) -> dict[int, str]:
     return {node_id: f"{broker.host}:{broker.port}" for node_id, broker in brokers.items()}
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> float:
-    """Waits until `is_so()`; the seconds that passed. Fails after SECONDS_MAX, with `what`."""
+def wait_until(is_so: Callable[[], bool], what: str, *, seconds_max: float = SECONDS_MAX) -> float:
+    """Waits until `is_so()`; the seconds that passed. Fails after `seconds_max`, with `what`."""
     began_s = time.monotonic()
     while not is_so():
-        assert time.monotonic() - began_s < SECONDS_MAX, f"{what} did not come about"
+        assert time.monotonic() - began_s < seconds_max, f"{what} did not come about in {seconds_max:.0f} s"
         threading.Event().wait(0.05)
     return time.monotonic() - began_s

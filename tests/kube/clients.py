@@ -1,0 +1,188 @@
+"""Clients that write and read all the time, each in a thread: a producer of transactions, and members of a group.
+
+Their settings are the defaults where these concern errors and retries: what a user would see is what is noted.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from tests.kube.verdict import Position
+from tests.support.cluster.rolling_restart_load import NOTICES
+
+COMMIT_SECONDS_MAX = 300.0
+END_SECONDS_MAX = 120.0
+RECORDS_PER_TRANSACTION = 6
+ABORTED_EACH = 5
+"""The fifth transaction is aborted, the tenth, and so on."""
+PAUSE_S = 0.1
+
+
+@dataclass(slots=True, kw_only=True)
+class SteadyTransactions:
+    """Writes one transaction after the other while its block lasts."""
+
+    bootstrap: str
+    topic: str
+    partitions: int
+    sent: set[str] = field(default_factory=set)
+    acknowledged: dict[Position, str] = field(default_factory=dict)
+    aborted: set[str] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
+    """How long each committed transaction took from its begin."""
+    errors: list[str] = field(default_factory=list)
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="steady transactions")
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        assert self._thread is not None
+        self._thread.join()
+
+    def _run(self) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "transactional.id": f"{self.topic}-writer", "log_level": 0}
+        )
+        try:
+            producer.init_transactions(COMMIT_SECONDS_MAX)
+            number = 0
+            while not self._stopping.wait(PAUSE_S):
+                number += 1
+                self._transaction(producer, number)
+        except KafkaException as error:
+            self.errors.append(f"transaction: {error}")
+            producer.purge()
+
+    def _transaction(self, producer: Producer, number: int) -> None:
+        delivered: dict[Position, str] = {}
+        began_s = time.monotonic()
+        producer.begin_transaction()
+        values = {f"{number}.{row}" for row in range(RECORDS_PER_TRANSACTION)}
+        self.sent |= values
+        for row, value in enumerate(sorted(values)):
+            partition = (number + row) % self.partitions
+            producer.produce(self.topic, value, partition=partition, on_delivery=self._collect(delivered))
+        if number % ABORTED_EACH == 0:
+            producer.abort_transaction(COMMIT_SECONDS_MAX)
+            self.aborted |= values
+            return
+        producer.commit_transaction(COMMIT_SECONDS_MAX)
+        self.seconds.append(time.monotonic() - began_s)
+        if len(delivered) < len(values):
+            self.errors.append(f"transaction {number} is committed with {len(delivered)} of {len(values)} records")
+        self.acknowledged |= delivered
+
+    def _collect(self, delivered: dict[Position, str]) -> "_Collector":
+        return _Collector(delivered)
+
+
+@dataclass(frozen=True, slots=True)
+class _Collector:
+    """Notes the positions of a transaction's records."""
+
+    delivered: dict[Position, str]
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        partition, offset, value = message.partition(), message.offset(), message.value()
+        if error is None and partition is not None and offset is not None and value is not None:
+            self.delivered[partition, offset] = value.decode()
+
+
+class GroupMember:
+    """A consumer of a group, which reads from its creation on until `leave`."""
+
+    def __init__(self, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:
+        self.reads: list[Position] = []
+        self.partitions: frozenset[int] = frozenset()
+        """Assigned now."""
+        self.losses = 0
+        """How often partitions were taken away before the end."""
+        self.errors: list[str] = []
+        self._topic = topic
+        self._settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": 1000,
+            "log_level": 0,
+            **settings,
+        }
+        self._leaving = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=group)
+        self._thread.start()
+
+    def leave(self) -> None:
+        self._leaving.set()
+        self._thread.join(END_SECONDS_MAX)
+        assert not self._thread.is_alive(), f"{self._thread.name}: a member does not end"
+
+    def _run(self) -> None:
+        consumer = Consumer(self._settings, error_cb=self._note)
+        consumer.subscribe([self._topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+        try:
+            while not self._leaving.is_set():
+                for message in consumer.consume(500, timeout=0.2):
+                    self._take(message)
+            consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            self._note(error.args[0])
+        finally:
+            consumer.close()
+
+    def _take(self, message: Message) -> None:
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None:
+            self._note(error)
+        elif partition is not None and offset is not None:
+            self.reads.append((partition, offset))
+
+    def _assigned(self, _consumer: Consumer, assigned: list[TopicPartition]) -> None:
+        self.partitions |= {each.partition for each in assigned}
+
+    def _revoked(self, _consumer: Consumer, revoked: list[TopicPartition]) -> None:
+        self.partitions -= {each.partition for each in revoked}
+        if not self._leaving.is_set():
+            self.losses += 1
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() not in (*NOTICES, KafkaError._NO_OFFSET):
+            self.errors.append(f"member: {error}")
+
+
+def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, bytes]:
+    """Values of all committed records of a topic, from its beginning to its end as it is now."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error"})
+    values: dict[Position, bytes] = {}
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        unread = set(range(partitions))
+        deadline_s = time.monotonic() + END_SECONDS_MAX
+        while unread:
+            assert time.monotonic() < deadline_s, f"partitions {unread} of {topic} cannot be read to their ends"
+            for message in consumer.consume(1000, timeout=0.2):
+                error, partition, offset, value = (
+                    message.error(),
+                    message.partition(),
+                    message.offset(),
+                    message.value(),
+                )
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    unread.discard(partition if partition is not None else -1)
+                elif partition is not None and offset is not None and value is not None:
+                    values[partition, offset] = value
+    finally:
+        consumer.close()
+    return values

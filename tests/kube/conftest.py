@@ -1,0 +1,107 @@
+"""The lab that all scenarios share, Penstock in it, and the table of the longest pauses at the end."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.kube.load import Load, load
+from tests.kube.pauses import Pause, Pauses
+from tests.kube.release import Release
+from tools.kube_lab.images import PenstockImage, find_image, read_image
+from tools.kube_lab.lab import Lab, running_lab
+from tools.steps import SetupFailed
+from tools.wheel import DIST
+
+
+class StartLoad(Protocol):
+    """Starts the clients of a load. `limit_s`: for the longest pause, on a machine where nothing else runs."""
+
+    def __call__(self, release: Release, limit_s: float | None = None) -> AbstractContextManager[Load]: ...
+
+
+_PAUSES = pytest.StashKey[Pauses]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kube")
+    group.addoption("--kube-image", type=Path, help="archive of the image, by default that in dist")
+    group.addoption("--kube-folder", type=Path, default="penstock-kube", help="where the lab's files lie")
+    group.addoption("--kube-idle", action="store_true", help="nothing else runs: fail on pauses above their limits")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_PAUSES] = Pauses()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in config.stash[_PAUSES].lines():
+        terminalreporter.write_line(line)
+
+
+@pytest.fixture(scope="session")
+def image(request: pytest.FixtureRequest) -> PenstockImage:
+    """The image that is tested."""
+    path: Path | None = request.config.getoption("--kube-image")
+    try:
+        return read_image(path) if path else find_image(DIST)
+    except SetupFailed as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest, image: PenstockImage) -> Iterator[Lab]:
+    """A cluster of three nodes. From here on this process is in its network, until the last scenario has ended."""
+    try:
+        with running_lab(request.config.getoption("--kube-folder"), image) as running:
+            yield running
+    except SetupFailed as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def kafka(lab: Lab) -> Release:
+    """Three agents by the chart, which scenarios share: each leaves as many behind."""
+    release = Release(lab, "kafka", "kafka")
+    lab.create_namespace(release.namespace)
+    release.install()
+    return release
+
+
+@pytest.fixture
+def start_load(request: pytest.FixtureRequest) -> StartLoad:
+    """Clients that write and read through a release while a block lasts. At its end their records are counted, and
+    the audit of the release has to find nothing.
+    """
+    pauses = request.config.stash[_PAUSES]
+    is_idle: bool = request.config.getoption("--kube-idle")
+    scenario = Path(request.path).stem.replace("_", "-")
+
+    @contextmanager
+    def start(release: Release, limit_s: float | None = None) -> Iterator[Load]:
+        began_s = time.monotonic()
+        with load(release.bootstrap, f"{scenario}-{len(pauses.rows)}") as running:
+            yield running
+        row = Pause(
+            scenario=request.node.name.removeprefix("test_").replace("_", " ")[:40],
+            records=running.acknowledged_count,
+            ack_s=running.longest_ack_s,
+            transaction_s=running.longest_transaction_s,
+            rebalances=running.rebalances,
+            seconds=time.monotonic() - began_s,
+            limit_s=limit_s,
+        )
+        pauses.rows.append(row)
+        release.audit()
+        assert not (is_idle and row.is_too_long), f"{row.ack_s:.1f} s until a record was acknowledged"
+
+    return start
+
+
+@pytest.fixture
+def note(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Adds a measured time to the table of the run."""
+    return request.config.stash[_PAUSES].notes.append

@@ -1,0 +1,119 @@
+"""A release of the chart in the lab: its agents, and what is done to it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tests.support.cluster.conditions import wait_until
+from tools.kube_lab.lab import Lab, LabCommandFailed
+
+READY_SECONDS_MAX = 180.0
+ETCD_MEMBERS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """A pod with one container."""
+
+    name: str
+    node: str
+    address: str
+    is_ready: bool
+    restarts: int
+    container: str
+    """Id of its container."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release by its name, in a namespace that `Lab.create_namespace` made."""
+
+    lab: Lab
+    name: str
+    namespace: str
+
+    @property
+    def full_name(self) -> str:
+        """The name of the chart's objects."""
+        return f"{self.name}-penstock"
+
+    @property
+    def bootstrap(self) -> str:
+        service = self.lab.get("service", self.full_name, "--namespace", self.namespace)
+        return f"{service['spec']['clusterIP']}:9092"
+
+    def install(self, *options: str) -> None:
+        """Install or upgrade it, and wait until all of it is ready. `options`: those of helm."""
+        self.lab.install(self.name, self.namespace, *options)
+        self.wait_until_ready()
+
+    def uninstall(self) -> None:
+        self.lab.helm("uninstall", self.name, "--namespace", self.namespace, "--wait")
+
+    def kubectl(self, *words: str) -> str:
+        return self.lab.kubectl("--namespace", self.namespace, *words)
+
+    def pods(self, component: str) -> list[Pod]:
+        """The pods of a component of the chart, `agent` or `etcd`, but for those that are ending."""
+        selector = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component={component}"
+        items = self.lab.get("pods", "--namespace", self.namespace, "--selector", selector)["items"]
+        pods = []
+        for item in items:
+            if "deletionTimestamp" in item["metadata"]:
+                continue
+            (status,) = item["status"].get("containerStatuses") or [{}]
+            pods.append(
+                Pod(
+                    name=item["metadata"]["name"],
+                    node=item["spec"].get("nodeName", ""),
+                    address=item["status"].get("podIP", ""),
+                    is_ready=status.get("ready", False),
+                    restarts=status.get("restartCount", 0),
+                    container=status.get("containerID", "").removeprefix("containerd://"),
+                )
+            )
+        return pods
+
+    def agents(self) -> list[Pod]:
+        return self.pods("agent")
+
+    def restarts(self) -> int:
+        """How often containers of agents that are there were started again."""
+        return sum(agent.restarts for agent in self.agents())
+
+    def wait_until_ready(self, agents: int = 3, *, members: int = ETCD_MEMBERS) -> float:
+        """Return when so many agents, and no others, and so many members of etcd are ready. The seconds that passed."""
+
+        def is_ready() -> bool:
+            with suppress(LabCommandFailed):  # the API's server is busy
+                ready = [pod.is_ready for pod in self.agents()]
+                return len(ready) == agents and all(ready) and sum(pod.is_ready for pod in self.pods("etcd")) >= members
+            return False
+
+        return wait_until(is_ready, f"{agents} ready agents", seconds_max=READY_SECONDS_MAX)
+
+    def in_agent(self, *words: str) -> str:
+        """What a command of `penstock` writes in the container of a ready agent."""
+        agent = next(agent for agent in self.agents() if agent.is_ready)
+        return self.kubectl("exec", agent.name, "--", "/usr/bin/penstock", *words)
+
+    def kill(self, pods: Sequence[Pod]) -> None:
+        """End all processes of containers at once, as the kernel does when memory is short."""
+        for pod in pods:
+            self.lab.programs.cgroups.kill_container(pod.container)
+
+    def audit(self) -> str:
+        """Run the chart's audit once, and return its report. Fails if the audit does."""
+        job = f"{self.full_name}-audit"
+        self.kubectl("delete", "job", job, "--ignore-not-found")
+        self.kubectl("create", "job", job, f"--from=cronjob/{job}")
+
+        def has_ended() -> bool:
+            conditions = self.lab.get("job", job, "--namespace", self.namespace)["status"].get("conditions", [])
+            return any(each["type"] in ("Complete", "Failed") and each["status"] == "True" for each in conditions)
+
+        wait_until(has_ended, "the audit", seconds_max=READY_SECONDS_MAX)
+        report = self.kubectl("logs", f"job/{job}")
+        succeeded = self.lab.get("job", job, "--namespace", self.namespace)["status"].get("succeeded", 0)
+        assert succeeded == 1, report
+        return report

@@ -1,0 +1,100 @@
+"""The lab leaves nothing on the machine: neither after Ctrl-C, nor after its process was killed and started again."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Process
+from tools.kube_lab.images import PenstockImage
+
+READY_SECONDS_MAX = 300.0
+SETTINGS = ("kernel/keys", "kernel/panic*", "net/bridge", "net/ipv4/conf", "net/ipv4/ip_forward", "net/netfilter", "vm")
+CHANGING = ("nf_conntrack_count", "stat_refresh", "drop_caches", "compact_memory")
+"""Counters, and settings that are commands."""
+FOLDERS = ("/run", "/run/netns", "/var/lib", "/var/log", "/etc/cni", "/opt", "/usr/libexec/kubernetes")
+COMMANDS = (
+    ("ip", "-o", "address"),
+    ("ip", "route", "show", "table", "all"),
+    ("iptables-save",),
+    ("ip", "netns"),
+)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for a lab. pytest's own would keep a gigabyte of images until its third run after this one."""
+    with tempfile.TemporaryDirectory(prefix="penstock-kube-") as path:
+        yield Path(path)
+
+
+def test_nothing_is_left_after_ctrl_c_nor_after_a_kill_and_a_second_start(folder: Path, image: PenstockImage) -> None:
+    before, cgroups = machine_state(), cgroups_of_labs()
+    with lab_process(folder, image) as first:
+        assert_equal(machine_state(), before)
+        os.kill(first.pid, signal.SIGKILL)
+        first.wait_ended()
+        assert processes_of(folder), "a killed lab's programs run on: else this test shows nothing"
+        with lab_process(folder, image) as second:
+            assert_equal(machine_state(), before)
+            assert cgroups_of_labs() > cgroups
+            os.kill(second.pid, signal.SIGINT)
+            assert second.wait_ended() == 0, second.stderr
+    assert_equal(machine_state(), before)
+    assert processes_of(folder) == []
+    assert cgroups_of_labs() == cgroups
+    assert {path.name for path in folder.iterdir()} == {"images", "lock", "logs", "process"}
+
+
+@contextmanager
+def lab_process(folder: Path, image: PenstockImage) -> Iterator[Process]:
+    """`make kube`, once all of it is ready."""
+    command = [sys.executable, "-m", "tools.kube_lab", str(folder), "--image", str(image.archive)]
+    root = Path(__file__).parents[3]
+    with Process(command, folder / "process", name="lab", env={"PYTHONPATH": str(root)}) as process:
+        process.wait_until(lambda: "Ctrl-C ends all of it" in process.stdout, "the lab", seconds_max=READY_SECONDS_MAX)
+        yield process
+
+
+def machine_state() -> dict[str, str]:
+    """All of the machine that a cluster of containers likes to change, by name."""
+    state = {"mounts": Path("/proc/self/mountinfo").read_text()}
+    for command in COMMANDS:
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        lines = [line for line in text.splitlines() if not line.startswith(("#", ":"))]  # times and counters
+        state[" ".join(command)] = "\n".join(lines)
+    for pattern in SETTINGS:
+        for top in Path("/proc/sys").glob(pattern):
+            for path in [top] if top.is_file() else sorted(top.rglob("*")):
+                if path.is_file() and path.name not in CHANGING:
+                    with suppress(OSError):  # some are written only
+                        state[str(path)] = path.read_text()
+    for name in FOLDERS:
+        state[name] = "\n".join(sorted(os.listdir(name))) if Path(name).is_dir() else "none"
+    return state
+
+
+def cgroups_of_labs() -> set[Path]:
+    return set(Path("/sys/fs/cgroup").glob("*/penstock-kube-*"))
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of all processes that name a folder."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if str(folder) in line:
+                lines.append(line)
+    return lines
+
+
+def assert_equal(state: dict[str, str], before: dict[str, str]) -> None:
+    different = {name for name in state.keys() | before.keys() if state.get(name) != before.get(name)}
+    assert not different, "\n".join(f"{name}:\n{before.get(name)}\nis now\n{state.get(name)}" for name in different)

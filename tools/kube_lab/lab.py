@@ -1,0 +1,258 @@
+"""The lab as a whole: three nodes and all they need, started and ended; helm and kubectl; Penstock by its chart."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tools.helm import helm_program, kubectl_program
+from tools.kube_lab import machine
+from tools.kube_lab.confinement import Cgroups, hierarchies, private_network
+from tools.kube_lab.control_plane import HOST_ADDRESS, KEY, SECRET, STORE_ENDPOINT, ControlPlane
+from tools.kube_lab.images import PenstockImage, ensure_store
+from tools.kube_lab.nodes import NODES, LabNode, import_images
+from tools.kube_lab.programs import LabPrograms
+from tools.steps import ROOT, SetupFailed
+
+CHART = ROOT / "deploy" / "chart"
+VALUES = Path(__file__).with_name("values.yaml")
+KEYS = "bucket-keys"
+"""The Secret with the bucket's keys, in each namespace of `Lab.create_namespace`."""
+STORAGE_CLASS = "lab"
+VOLUMES = 9
+FIRST_NODE_NUMBER = 11
+AGENT_UID = 10001
+READY_SECONDS_MAX = 120.0
+
+
+class LabCommandFailed(Exception):
+    """kubectl or helm failed. The message has what it wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A cluster of three nodes that runs."""
+
+    folder: Path
+    image: PenstockImage
+    programs: LabPrograms
+    control: ControlPlane
+    nodes: Mapping[str, LabNode]
+
+    @property
+    def store_environment(self) -> dict[str, str]:
+        """What a client of the bucket in the lab's network has in its environment."""
+        return {
+            "AWS_ENDPOINT_URL": STORE_ENDPOINT,
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def kubectl(self, *words: str, text: str | None = None) -> str:
+        """What kubectl writes. It reads `text`. Raises `LabCommandFailed`."""
+        return self._run([str(kubectl_program()), *words], text)
+
+    def get(self, *words: str) -> dict[str, Any]:
+        """What `kubectl get` returns as JSON."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", *words, "--output=json"))
+        return found
+
+    def apply(self, *objects: Mapping[str, object]) -> None:
+        """Create objects, or change them."""
+        self.kubectl("apply", "--filename=-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+    def helm(self, *words: str) -> str:
+        """What helm writes. Raises `LabCommandFailed`."""
+        return self._run([str(helm_program()), *words], None)
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace of the strictest pod security, with the Secret of the bucket's keys."""
+        labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+        keys = {name: self.store_environment[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+        self.apply(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}},
+            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": KEYS, "namespace": name}, "stringData": keys},
+        )
+
+    def install(self, release: str, namespace: str, *options: str) -> str:
+        """Install the chart as a release, or upgrade it, and wait until it is ready. Returns what helm writes."""
+        return self.helm(
+            *("upgrade", "--install", release, str(CHART), "--namespace", namespace, "--wait", "--timeout=3m"),
+            *("--values", str(VALUES), "--set", f"image.tag={self.image.version},store.endpoint={STORE_ENDPOINT}"),
+            *options,
+        )
+
+    def memory_bytes(self) -> int:
+        """Memory of all that the lab runs, pods included."""
+        return self.programs.cgroups.memory_bytes()
+
+    def lose_node(self, name: str) -> None:
+        """End every process of a node at once."""
+        self.nodes[name].lose()
+
+    def return_node(self, name: str) -> None:
+        """Start a lost node again. Returns before it is ready."""
+        self.nodes[name].come_back(self.control.kubeconfig(name))
+
+    def _run(self, command: Sequence[str], text: str | None) -> str:
+        done = subprocess.run(
+            command, env=environment(self.folder), input=text, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise LabCommandFailed(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+
+@contextmanager
+def running_lab(folder: Path, image: PenstockImage) -> Iterator[Lab]:
+    """A lab with its files in `folder`, for as long as the block lasts. This thread is in its network meanwhile.
+
+    Raises `SetupFailed`, with all that is missing, where the machine can have none.
+    """
+    folder = folder.absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    folders = hierarchies(Path("/proc/self/mountinfo").read_text())
+    reasons = machine.problems(folder, folders)
+    if reasons:
+        raise SetupFailed("no lab on this machine:\n- " + "\n- ".join(reasons))
+    with _alone_in(folder):
+        name = f"penstock-kube-{hashlib.sha256(bytes(folder)).hexdigest()[:8]}"
+        programs = LabPrograms(folder / "logs", Cgroups(name, folders))
+        _remove(folder, programs)
+        try:
+            with private_network():
+                yield _start(folder, image, programs)
+        finally:
+            _remove(folder, programs)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """What kubectl and helm of the lab in a folder have in their environment."""
+    state = folder / "state"
+    programs = f"{kubectl_program().parent}:{os.environ.get('PATH', '')}"
+    return {
+        **os.environ,
+        "HOME": str(state),
+        "KUBECONFIG": str(state / "control" / "admin.conf"),
+        "PATH": programs,
+    }
+
+
+def _start(folder: Path, image: PenstockImage, programs: LabPrograms) -> Lab:
+    """Start all of the lab but Penstock."""
+    state = folder / "state"
+    state.mkdir()
+    shutil.rmtree(programs.logs, ignore_errors=True)
+    programs.logs.mkdir()
+    programs.cgroups.create(NODES)
+    nodes = {
+        name: LabNode(name, number, state / f"node-{name}", programs)
+        for number, name in enumerate(NODES, FIRST_NODE_NUMBER)
+    }
+    lab = Lab(folder, image, programs, ControlPlane(state / "control", programs), nodes)
+    images = ensure_store(
+        folder / "images",
+        [image.archive],
+        lambda store, archives: import_images(programs, state / "import", store, archives),
+    )
+    lab.control.create(list(nodes.values()))
+    for node in nodes.values():
+        node.create(images)
+        node.start_containerd()
+    lab.control.start_api()
+    lab.control.start_others()
+    for name, node in nodes.items():
+        node.start_kubelet(lab.control.kubeconfig(name))
+    lab.control.start_store()
+    _create_volumes(lab)
+    lab.control.wait_for_names()
+    _wait_for_nodes(lab)
+    _write_enter(folder)
+    return lab
+
+
+def _wait_for_nodes(lab: Lab) -> None:
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while True:
+        states = {
+            node["metadata"]["name"]: condition["status"] == "True"
+            for node in lab.get("nodes")["items"]
+            for condition in node["status"]["conditions"]
+            if condition["type"] == "Ready"
+        }
+        if sum(states.values()) == len(lab.nodes):
+            return
+        if time.monotonic() > deadline:
+            raise SetupFailed(f"nodes are not ready: {states}. Their logs are in {lab.programs.logs}")
+        time.sleep(0.2)
+
+
+def _create_volumes(lab: Lab) -> None:
+    """Volumes that every node reaches, as those of a network: folders of the one machine."""
+    volumes = []
+    for number in range(VOLUMES):
+        path = lab.folder / "state" / "volumes" / str(number)
+        path.mkdir(parents=True)
+        os.chown(path, AGENT_UID, AGENT_UID)
+        spec = {
+            "storageClassName": STORAGE_CLASS,
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "hostPath": {"path": str(path)},
+        }
+        metadata = {"name": f"{STORAGE_CLASS}-{number}"}
+        volumes.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec})
+    lab.apply(*volumes)
+
+
+def _write_enter(folder: Path) -> None:
+    """A script that runs a command, or a shell, in the lab's network with kubectl, helm and the lab's names."""
+    names = folder / "state" / "resolv.conf"
+    names.write_text(f"nameserver {HOST_ADDRESS}\nsearch svc.cluster.local cluster.local\n")
+    settings = {name: environment(folder)[name] for name in ("KUBECONFIG", "PATH")}
+    words = shlex.join(f"{name}={value}" for name, value in settings.items())
+    mount = shlex.quote(f'mount --bind {shlex.quote(str(names))} /etc/resolv.conf && exec "$@"')
+    enter = folder / "enter"
+    network = f"/proc/{os.getpid()}/task/{os.getpid()}/ns/net"
+    enter.write_text(
+        "#!/bin/sh\n"
+        '[ $# -gt 0 ] || set -- "${SHELL:-sh}"\n'
+        f'exec nsenter --net={network} unshare --mount --propagation private env {words} sh -c {mount} sh "$@"\n'
+    )
+    enter.chmod(0o755)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second lab out of the folder. The lock ends with this process, however that ends."""
+    with (folder / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise SetupFailed(
+                f"process {lock.read()} has a lab in {folder}: end it first, or choose another folder"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def _remove(folder: Path, programs: LabPrograms) -> None:
+    """End all that a lab in this folder started, and remove it, but for its logs and the unpacked images."""
+    programs.kill_all()
+    programs.cgroups.remove()
+    (folder / "enter").unlink(missing_ok=True)
+    shutil.rmtree(folder / "state", ignore_errors=True)
