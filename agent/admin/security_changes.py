@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from agent.admin.topics import TopicError, before
+from agent.ledger.entry_batches import bounded_batches
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Command, Outcome, Rejected
@@ -84,13 +85,4 @@ def row_bytes(*names: str) -> int:
 
 def entry_batches(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
     """Groups rows, each with its bytes, into entries; their order is kept."""
-    batch: list[Row] = []
-    bytes_left = SECURITY_ENTRY_BYTES_MAX
-    for row, size in rows:
-        if batch and (size > bytes_left or len(batch) == SECURITY_ROWS_PER_ENTRY_MAX):
-            yield batch
-            batch, bytes_left = [], SECURITY_ENTRY_BYTES_MAX
-        batch.append(row)
-        bytes_left -= size
-    if batch:
-        yield batch
+    return bounded_batches(rows, weight_max=SECURITY_ENTRY_BYTES_MAX, rows_count_max=SECURITY_ROWS_PER_ENTRY_MAX)

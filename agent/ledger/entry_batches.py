@@ -1,8 +1,8 @@
-"""Splits a large deletion of chunks into ledger entries of bounded size.
+"""Splits large changes, such as deletions of chunks, into ledger entries of bounded size.
 
 Applying an entry stops every agent's event loop at the same time, and with it the renewals that keep sessions open. So
-an entry names at most DROPPING_PARTITIONS_PER_ENTRY_MAX partitions and drops at most DROPPED_CHUNKS_PER_ENTRY_MAX
-chunks; the next one is proposed when it is applied.
+a deletion names at most DROPPING_PARTITIONS_PER_ENTRY_MAX partitions an entry, and drops at most
+DROPPED_CHUNKS_PER_ENTRY_MAX chunks; the next entry is proposed when it is applied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,13 +23,20 @@ def split(chunk_count: int) -> Iterator[int]:
 
 def batches(rows: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
     """Groups rows, each with its number of dropped chunks, into entries; their order is kept."""
+    return bounded_batches(
+        rows, weight_max=DROPPED_CHUNKS_PER_ENTRY_MAX, rows_count_max=DROPPING_PARTITIONS_PER_ENTRY_MAX
+    )
+
+
+def bounded_batches(rows: Iterable[tuple[T, int]], *, weight_max: int, rows_count_max: int) -> Iterator[list[T]]:
+    """Groups rows, each with its weight, in their order. A row that is heavier than `weight_max` stands alone."""
     batch: list[T] = []
-    chunks_left = DROPPED_CHUNKS_PER_ENTRY_MAX
-    for row, chunk_count in rows:
-        if batch and (chunk_count > chunks_left or len(batch) == DROPPING_PARTITIONS_PER_ENTRY_MAX):
+    weight_left = weight_max
+    for row, weight in rows:
+        if batch and (weight > weight_left or len(batch) == rows_count_max):
             yield batch
-            batch, chunks_left = [], DROPPED_CHUNKS_PER_ENTRY_MAX
+            batch, weight_left = [], weight_max
         batch.append(row)
-        chunks_left -= chunk_count
+        weight_left -= weight
     if batch:
         yield batch

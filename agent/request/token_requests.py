@@ -4,15 +4,21 @@ Source: org.apache.kafka.server.KafkaApis.allowTokenRequests, Kafka 4.3, and the
 the time 0 where those of the broker have -1.
 """
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from agent.admin.topics import TopicError, before, catch_up
+from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.security.audit.audit_subject import record_denials
 from coordinator.commands.commands import Outcome, Rejected
-from coordinator.commands.delegation_tokens import TokenCommand
+from coordinator.commands.delegation_tokens import (
+    ExpireDelegationToken,
+    RenewDelegationToken,
+    TokenCommand,
+    TokenExpirySet,
+)
 from coordinator.commands.rules import RULES_DELEGATION_TOKENS
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.auth.operations import Operation, ResourceType
@@ -93,3 +99,28 @@ async def carry_out(services: Services, command: TokenCommand, end_s: float) -> 
     if isinstance(outcome, Rejected):
         raise TopicError(outcome.error_code, outcome.reason)
     return outcome
+
+
+async def changed_expiry(
+    services: Services,
+    request: Request,
+    token_hmac: bytes,
+    command: Callable[[str], RenewDelegationToken | ExpireDelegationToken],
+) -> Values:
+    """The answer to a request that changes the end of the token with an HMAC. `command` makes the entry for its id."""
+    if not may_request_tokens(request):
+        record_rejection(services, ErrorCode.delegation_token_request_not_allowed, Operation.ALTER)
+        return expiry_answer(ErrorCode.delegation_token_request_not_allowed, NO_TIME)
+    error_code = disabled_error(services)
+    if error_code is not None:
+        return expiry_answer(error_code, UNSET_TIME)
+    end_s, token_id = deadline_s(services.clock), ""
+    try:
+        token_id = await find_token(services, token_hmac, end_s)
+        outcome = await carry_out(services, command(token_id), end_s)
+    except TopicError as error:
+        record_rejection(services, error.error_code, Operation.ALTER, token_id)
+        return expiry_answer(error.error_code, UNSET_TIME)
+    assert isinstance(outcome, TokenExpirySet)
+    removed_ms = services.delegation_tokens.now_ms
+    return expiry_answer(ErrorCode.none, removed_ms if outcome.expiry_ms is None else outcome.expiry_ms, token_id)
