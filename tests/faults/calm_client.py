@@ -14,8 +14,11 @@ from tests.support.records.plain_records import Record, make_batch
 CALM_SECONDS_MAX = 20.0
 MEMORY_BYTES_MAX = 512 * 1024 * 1024
 FETCH, PRODUCE, API_VERSIONS = 1, 0, 18
-PRODUCE_HEAD = struct.pack(">hhii", -1, -1, 10_000, 1) + b"\0\4calm" + struct.pack(">ii", 1, 0)
-"""Produce 8 as far as the records: no transaction, acks all, 10 s, one topic, one partition."""
+CALM_TIMEOUT_MS = round(CALM_SECONDS_MAX * 1_000)
+PRODUCE_HEAD = struct.pack(">hhii", -1, -1, CALM_TIMEOUT_MS, 1) + b"\0\4calm" + struct.pack(">ii", 1, 0)
+"""Produce 8 as far as the records: no transaction, acks all, one topic, one partition.
+
+A shorter time-out than the client's own would be REQUEST_TIMED_OUT where the whole machine is slow."""
 FETCH_HEAD = struct.pack(">iiiibi", -1, 0, 1, 1 << 20, 0, 1) + b"\0\4calm" + struct.pack(">ii", 1, 0)
 """Fetch 4 as far as the offset: no waiting, one topic, one partition."""
 
