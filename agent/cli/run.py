@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from agent.cli.option_flags import with_option_flags
-from agent.cli.serve import serve
+from agent.cli.serving.serve import serve
 from agent.config.settings import CliCommand
 
 HELP = "Run a broker in one process, with an embedded ledger and store."

@@ -24,7 +24,7 @@ from agent.runtime.start_waits import StartWaits
 from agent.security.audit.audit_events import AuditEvent
 from agent.security.http_identity import HttpPasswords, HttpRights, TokenOwner, no_wait
 from agent.security.oauth.bearer_tokens import BearerTokens
-from agent.security.quotas import Quotas
+from agent.security.quotas.quotas import Quotas
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 

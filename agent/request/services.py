@@ -31,9 +31,9 @@ from agent.security.audit.audit_events import AuditSource
 from agent.security.audit.audit_log import AuditLog, no_audit_log
 from agent.security.authorizer import Authorizer
 from agent.security.credential_seal import CredentialSeal
-from agent.security.quotas import Quotas
+from agent.security.quotas.quotas import Quotas
+from agent.security.quotas.throttling import RequestUsage
 from agent.security.rights import ALL_RIGHTS, Rights
-from agent.security.throttling import RequestUsage
 from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry

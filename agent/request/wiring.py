@@ -20,7 +20,7 @@ from agent.request.services import Services
 from agent.security.audit.audit_log import AuditLog
 from agent.security.authorizer import Authorizer
 from agent.security.credential_seal import CredentialSeal
-from agent.security.quotas import Quotas
+from agent.security.quotas.quotas import Quotas
 from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.configs.broker_configs import broker_value

@@ -1,9 +1,9 @@
 """Log lines on stderr: one line per message, as key=value text or as a JSON object.
 
 Rule: modules log through `logging.getLogger(__name__)`, a constant sentence with the values in `extra`; the format is
-chosen here. Only the `ready` line goes to stdout (`agent.cli.startup_report`). With JSON every line of an agent's
-stderr is an object, also that of its start (`agent.cli.serve`). Where several processes write to one
-stderr (`agent.cli.processes`) each line ends with its process.
+chosen here. Only the `ready` line goes to stdout (`agent.cli.serving.startup_report`). With JSON every line of an
+agent's stderr is an object, also that of its start (`agent.cli.serving.serve`). Where several processes write to one
+stderr (`agent.cli.serving.processes`) each line ends with its process.
 """
 
 import json

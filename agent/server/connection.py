@@ -17,7 +17,7 @@ from agent.request.services import Answer, Request, Services
 from agent.runtime.supervisor import begin_in, contain
 from agent.security.audit.audit_subject import SUBJECT
 from agent.security.authentication import ConnectionAuthenticator
-from agent.security.throttling import Mute, usage_of
+from agent.security.quotas.throttling import Mute, usage_of
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
 from agent.server.held_requests import HeldRequests

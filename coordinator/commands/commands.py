@@ -194,7 +194,7 @@ class ChunkColumns:
 
 
 class QuotaUse(WireStruct, frozen=True, kw_only=True):
-    """Bytes of Produce requests of those who share a quota (`agent.security.shared_use`). Apply ignores it."""
+    """Bytes of Produce requests of those who share a quota (`agent.security.quotas.shared_use`). Apply ignores it."""
 
     SINCE: ClassVar[int] = RULES_QUOTA_USE
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from agent.cli.clients.http_client import AgentServer, get
 from agent.cli.clients.security import ClientSecurity
 from agent.cli.failure import CommandFailed
-from agent.cli.processes import settings_of_processes
+from agent.cli.serving.processes import settings_of_processes
 from agent.config.addresses import HostPort, is_every_interface
 from agent.config.settings import Settings
 from protocol.limits import CLIENT_CONNECT_SECONDS_MAX

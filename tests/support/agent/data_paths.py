@@ -32,7 +32,7 @@ from agent.request.services import Services
 from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
 from agent.security.authorizer import Authorizer, StateAcls
-from agent.security.quotas import Quotas
+from agent.security.quotas.quotas import Quotas
 from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.commands.rules import RULES_NEWEST

@@ -11,8 +11,8 @@ from kio.static.constants import EntityType
 
 from agent.request.connection_epochs import RequestEpoch
 from agent.request.services import Request, Services
+from agent.security.quotas.throttling import usage_of
 from agent.security.rights import ALL_RIGHTS, Rights
-from agent.security.throttling import usage_of
 from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import range_of

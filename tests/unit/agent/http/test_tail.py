@@ -10,7 +10,7 @@ from agent.config.http_auth import HttpAccess, HttpTokens
 from agent.http.tail import ObjectRange, TailReads, Throttled
 from agent.http.tail_urls import TailUrls
 from agent.runtime.metrics import Metrics
-from agent.security.quotas import Quotas
+from agent.security.quotas.quotas import Quotas
 from coordinator.state.state import TableState
 from iceberg_export.tail.manifest import decode_manifest
 from protocol.auth.operations import Operation

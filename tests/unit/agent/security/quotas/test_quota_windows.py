@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.security.quota_windows import CountedRate, QuotaWindows, TokenBucket
+from agent.security.quotas.quota_windows import CountedRate, QuotaWindows, TokenBucket
 
 WINDOWS = QuotaWindows(11, 1.0)
 """Kafka's defaults."""

@@ -3,10 +3,10 @@
 import pytest
 
 from agent.runtime.metrics import Metrics
-from agent.security import quotas as quotas_module
-from agent.security.quota_windows import CountedRate
-from agent.security.quotas import ClientQuotas, Meter, Quotas
-from agent.security.shared_use import use_key
+from agent.security.quotas import quotas as quotas_module
+from agent.security.quotas.quota_windows import CountedRate
+from agent.security.quotas.quotas import ClientQuotas, Meter, Quotas
+from agent.security.quotas.shared_use import use_key
 from coordinator.commands.commands import QuotaUse
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.security.quota_rules import QuotaEntity

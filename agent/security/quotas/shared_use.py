@@ -14,7 +14,7 @@ from hashlib import blake2b
 from weakref import WeakValueDictionary
 
 from agent.runtime.clock import Clock
-from agent.security.quota_windows import CountedRate, QuotaWindows
+from agent.security.quotas.quota_windows import CountedRate, QuotaWindows
 from coordinator.commands.commands import QuotaUse
 from coordinator.security.quota_rules import AppliedQuota
 from protocol.limits import QUOTA_CLIENTS_COUNTED_MAX, QUOTA_OWN_SESSIONS_MAX, QUOTA_USES_PER_COMMIT_MAX

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agent.security.quota_windows import QuotaWindows
-from agent.security.shared_use import SharedUse, use_key
+from agent.security.quotas.quota_windows import QuotaWindows
+from agent.security.quotas.shared_use import SharedUse, use_key
 from coordinator.commands.commands import QuotaUse
 from coordinator.security.quota_rules import AppliedQuota
 from protocol.types import SessionId
@@ -57,7 +57,7 @@ def test_entries_of_a_session_that_was_replaced_are_its_own() -> None:
 
 
 def test_the_oldest_of_many_sessions_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.security.shared_use.QUOTA_OWN_SESSIONS_MAX", 2)
+    monkeypatch.setattr("agent.security.quotas.shared_use.QUOTA_OWN_SESSIONS_MAX", 2)
     use, _ = shared_use()
     for session in (MINE, SessionId(5), SessionId(6)):
         use.take(session)
@@ -77,7 +77,7 @@ def test_what_no_window_covers_any_more_is_told_to_nobody() -> None:
 
 
 def test_an_entry_tells_a_part_of_many_and_the_next_one_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.security.shared_use.QUOTA_USES_PER_COMMIT_MAX", 2)
+    monkeypatch.setattr("agent.security.quotas.shared_use.QUOTA_USES_PER_COMMIT_MAX", 2)
     use, _ = shared_use()
     for user in ("a", "b", "c"):
         use.sent(quota_of(user), 1)
@@ -86,7 +86,7 @@ def test_an_entry_tells_a_part_of_many_and_the_next_one_the_rest(monkeypatch: py
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.security.shared_use.QUOTA_CLIENTS_COUNTED_MAX", 2)
+    monkeypatch.setattr("agent.security.quotas.shared_use.QUOTA_CLIENTS_COUNTED_MAX", 2)
     use, _ = shared_use()
     kept = use.rate_of(quota_of("kept"))
     kept.count(1.0, 0.0, WINDOWS)

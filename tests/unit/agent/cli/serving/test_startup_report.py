@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.startup_report import durability_text, ready_line, startup_fields, startup_report
+from agent.cli.serving.startup_report import durability_text, ready_line, startup_fields, startup_report
 from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.listener_security import ListenerSecurity, SecurityProtocol
 from agent.config.settings import Settings

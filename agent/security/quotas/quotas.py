@@ -1,9 +1,9 @@
 """Quotas of this agent's clients: what each used, and for how long it is throttled.
 
 In: users, client ids and what their requests used. Out: throttle times. The state says which quotas there are
-(`coordinator.security.quota_rules`), `agent.security.quota_windows` counts. Each agent counts by itself, as each broker
-does in Kafka. With `penstock.quota.scope=cluster` quotas of bytes hold for all agents together: producers are counted
-through all of them (`agent.security.shared_use`), the quota of consumers is divided by the agents that have a session.
+(`coordinator.security.quota_rules`), `quota_windows` counts. Each agent counts by itself, as each broker does in Kafka.
+With `penstock.quota.scope=cluster` quotas of bytes hold for all agents together: producers are counted through all of
+them (`shared_use`), the quota of consumers is divided by the agents that have a session.
 Who is held to no quota is counted nowhere. Quotas of addresses, which limit connections, are no part of it.
 Source: kafka.server.ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager (Kafka 4.3).
 """
@@ -16,8 +16,8 @@ from weakref import WeakValueDictionary
 
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
-from agent.security.quota_windows import CountedRate, QuotaWindows, TokenBucket
-from agent.security.shared_use import SharedUse
+from agent.security.quotas.quota_windows import CountedRate, QuotaWindows, TokenBucket
+from agent.security.quotas.shared_use import SharedUse
 from coordinator.configs.broker_configs import QUOTA_SCOPE, QUOTA_SCOPE_CLUSTER, broker_value
 from coordinator.security.quota_rules import (
     CONSUMER_BYTE_RATE,

@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.cli.failure import EXIT_USAGE, CommandFailed
-from agent.cli.processes import supervise
 from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
-from agent.cli.startup_report import ready_line, startup_fields, startup_report
+from agent.cli.serving.processes import supervise
+from agent.cli.serving.startup_report import ready_line, startup_fields, startup_report
 from agent.config.bootstrap_users import BootstrapUser
 from agent.config.secure_options import ADMIN
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings

@@ -18,8 +18,8 @@ from collections.abc import Callable, Coroutine
 from typing import Final, TypeVar
 
 from agent.runtime.cpu_meter import CpuMeter
-from agent.security.quota_windows import CountedRate, TokenBucket
-from agent.security.quotas import PERCENT_PER_SECOND, ClientQuotas, Meter, Quotas
+from agent.security.quotas.quota_windows import CountedRate, TokenBucket
+from agent.security.quotas.quotas import PERCENT_PER_SECOND, ClientQuotas, Meter, Quotas
 from protocol.api_versions import ApiKey
 from protocol.connection import RequestFrame
 from protocol.limits import THROTTLE_MS_MAX

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.processes import settings_of_processes
+from agent.cli.serving.processes import settings_of_processes
 from agent.config.addresses import HostPort, HttpAddress
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from tests.support.processes import Process
@@ -65,7 +65,7 @@ class TestSettings:
 CHILDREN = """
 import signal, sys, time
 from agent.runtime.clock import SystemClock
-from agent.cli.processes import supervise
+from agent.cli.serving.processes import supervise
 from agent.config.settings import CliCommand, load_settings
 
 settings = load_settings(

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from agent.runtime.metrics import Metrics
-from agent.security.quotas import Quotas
-from agent.security.throttling import Mute, RequestUsage, usage_of
+from agent.security.quotas.quotas import Quotas
+from agent.security.quotas.throttling import Mute, RequestUsage, usage_of
 from coordinator.state.state import ClusterState
 from protocol.api_versions import ApiKey
 from protocol.connection import RequestFrame
