@@ -170,7 +170,8 @@ class _RegistryApi:
         registry, prefix = await self._registry.caught_up(), request.query_params.get("subjectPrefix", "")
         with_deleted, is_latest = flag(request, "deleted"), flag(request, "latestOnly")
         found: list[object] = []
-        for subject in sorted(await allowed_subjects(request, SEEN, _with_prefix(registry, prefix))):
+        seen = await allowed_subjects(request, SEEN, _with_prefix(registry, prefix))
+        for subject in sorted(seen & set(registry.subjects)):  # behind the barrier one may be deleted for good
             state = registry.subjects[subject]
             versions = list(state.versions) if with_deleted else state.live()
             found += [(subject, version) for version in (versions[-1:] if is_latest else versions)]
@@ -197,9 +198,11 @@ class _RegistryApi:
         except ValueError:
             digest = b""
         schema_id = registry.ids_by_digest.get(digest)
-        if schema_id is None or not await self._is_seen(request, schema_id):
+        if schema_id is None:
             raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {names[0]} not found")
-        content = registry.schemas[schema_id]
+        content = registry.schemas[schema_id]  # before the barrier, behind which it may be deleted for good
+        if not await self._is_seen(request, schema_id):
+            raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {names[0]} not found")
         text = await self._registry.formatted(content, request.query_params.get("format", ""))
         return {**_content_row(content, text), "guid": guid_of(content)}
 
