@@ -14,6 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from tests.kube.verdict import Position
 from tests.support.cluster.rolling_restart_load import NOTICES
 
+TRANSACTION_TIMEOUT_MS = 300_000
+"""Longer than any outage here: by default a transaction is aborted after a minute, which is no fault."""
 COMMIT_SECONDS_MAX = 300.0
 END_SECONDS_MAX = 120.0
 RECORDS_PER_TRANSACTION = 6
@@ -52,7 +54,12 @@ class SteadyTransactions:
 
     def _run(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "transactional.id": f"{self.topic}-writer", "log_level": 0}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "transactional.id": f"{self.topic}-writer",
+                "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+                "log_level": 0,
+            }
         )
         try:
             producer.init_transactions(COMMIT_SECONDS_MAX)

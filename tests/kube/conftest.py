@@ -18,9 +18,15 @@ from tools.wheel import DIST
 
 
 class StartLoad(Protocol):
-    """Starts the clients of a load. `limit_s`: for the longest pause, on a machine where nothing else runs."""
+    """Starts the clients of a load.
 
-    def __call__(self, release: Release, limit_s: float | None = None) -> AbstractContextManager[Load]: ...
+    `limit_s` bounds the longest pause, on a machine where nothing else runs. `restarts`: how often Kubernetes starts
+    containers of agents again meanwhile.
+    """
+
+    def __call__(
+        self, release: Release, limit_s: float | None = None, restarts: int = 0
+    ) -> AbstractContextManager[Load]: ...
 
 
 _PAUSES = pytest.StashKey[Pauses]()
@@ -81,8 +87,8 @@ def start_load(request: pytest.FixtureRequest) -> StartLoad:
     scenario = Path(request.path).stem.replace("_", "-")
 
     @contextmanager
-    def start(release: Release, limit_s: float | None = None) -> Iterator[Load]:
-        began_s = time.monotonic()
+    def start(release: Release, limit_s: float | None = None, restarts: int = 0) -> Iterator[Load]:
+        began_s, before = time.monotonic(), release.restarts()
         with load(release.bootstrap, f"{scenario}-{len(pauses.rows)}") as running:
             yield running
         row = Pause(
@@ -95,6 +101,8 @@ def start_load(request: pytest.FixtureRequest) -> StartLoad:
             limit_s=limit_s,
         )
         pauses.rows.append(row)
+        further = {name: count - before.get(name, 0) for name, count in release.restarts().items()}
+        assert sum(further.values()) == restarts, f"containers were started again: {further}"
         release.audit()
         assert not (is_idle and row.is_too_long), f"{row.ack_s:.1f} s until a record was acknowledged"
 

@@ -52,17 +52,24 @@ class Load:
         return sum(member.losses for members in self.members.values() for member in members)
 
     @property
+    def errors(self) -> list[str]:
+        """Everything that a user of the clients would have to deal with."""
+        members = (member for members in self.members.values() for member in members)
+        return [*self.producer.errors, *self.transactions.errors, *(text for each in members for text in each.errors)]
+
+    @property
     def acknowledged_count(self) -> int:
         return self.producer.acknowledged_count + len(self.transactions.acknowledged)
 
     def wait_for_records(self, count: int = CALM_RECORDS) -> None:
         """Return when so many more records are acknowledged to the idempotent producer, and a transaction is."""
         records, transactions = self.producer.acknowledged_count + count, len(self.transactions.seconds) + 1
-        wait_until(
-            lambda: self.producer.acknowledged_count >= records and len(self.transactions.seconds) >= transactions,
-            "acknowledgements",
-            seconds_max=START_SECONDS_MAX,
-        )
+
+        def are_there() -> bool:
+            assert self.errors == [], "\n".join(self.errors)
+            return self.producer.acknowledged_count >= records and len(self.transactions.seconds) >= transactions
+
+        wait_until(are_there, "acknowledgements", seconds_max=START_SECONDS_MAX)
 
 
 @contextmanager
@@ -101,10 +108,9 @@ def load(bootstrap: str, name: str) -> Iterator[Load]:
         histories = [_plain_history(running, plain), _transactional_history(running, transactional)]
         for history in histories:
             _wait_for_reads(history, members[history.topic])
-    errors = [*producer.errors, *transactions.errors]
+    errors = running.errors
     for history in histories:
         for member in members[history.topic]:
-            errors += member.errors
             history.reads += member.reads
             history.rebalances += member.losses
         history.stored = {

@@ -77,9 +77,9 @@ class Release:
     def agents(self) -> list[Pod]:
         return self.pods("agent")
 
-    def restarts(self) -> int:
-        """How often containers of agents that are there were started again."""
-        return sum(agent.restarts for agent in self.agents())
+    def restarts(self) -> dict[str, int]:
+        """How often the container of each agent was started again, by pod."""
+        return {agent.name: agent.restarts for agent in self.agents()}
 
     def wait_until_ready(self, agents: int = 3, *, members: int = ETCD_MEMBERS) -> float:
         """Return when so many agents, and no others, and so many members of etcd are ready. The seconds that passed."""

@@ -16,7 +16,7 @@ def test_a_killed_container(kafka: Release, start_load: StartLoad, note: Callabl
             for agent in kafka.agents()
         )
 
-    with start_load(kafka) as load:
+    with start_load(kafka, restarts=1) as load:
         kafka.kill([victim])
         note(f"killed container: ready again after {wait_until(is_back, 'the container'):.1f} s")
     assert load.rebalances == 0

@@ -18,13 +18,11 @@ def test_etcd_away_while_agents_start(kafka: Release, start_load: StartLoad, not
     threading.Event().wait(AWAY_S)
     agents = kafka.agents()
     assert len(agents) == 3
-    assert not any(agent.is_ready for agent in agents)
-    assert kafka.restarts() == 0
+    assert not any(agent.is_ready or agent.restarts for agent in agents)
     kafka.kubectl("scale", f"statefulset/{kafka.full_name}-etcd", "--replicas=3")
     wait_until(lambda: sum(pod.is_ready for pod in kafka.pods("etcd")) >= 2, "a majority of etcd")
     seconds = kafka.wait_until_ready()
     note(f"etcd away for {AWAY_S:.0f} s while agents started: all ready {seconds:.1f} s after its majority")
-    assert {agent.name for agent in kafka.agents()} == {agent.name for agent in agents}
-    assert kafka.restarts() == 0
+    assert kafka.restarts() == {agent.name: 0 for agent in agents}
     with start_load(kafka):
         pass

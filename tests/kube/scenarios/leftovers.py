@@ -12,19 +12,29 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import Process
+from tools.kube_lab.confinement import private_network
 from tools.kube_lab.images import PenstockImage
 
 READY_SECONDS_MAX = 300.0
 SETTINGS = ("kernel/keys", "kernel/panic*", "net/bridge", "net/ipv4/conf", "net/ipv4/ip_forward", "net/netfilter", "vm")
 CHANGING = ("nf_conntrack_count", "stat_refresh", "drop_caches", "compact_memory")
 """Counters, and settings that are commands."""
-FOLDERS = ("/run", "/run/netns", "/var/lib", "/var/log", "/etc/cni", "/opt", "/usr/libexec/kubernetes")
+OF_PODMAN = ("/var/lib/containers/", "/run/netns/netns-")
+"""Parts of mounts that someone else may make and remove meanwhile."""
+FOLDERS = ("/run", "/var/lib", "/var/log", "/etc/cni", "/opt", "/usr/libexec/kubernetes")
 COMMANDS = (
     ("ip", "-o", "address"),
     ("ip", "route", "show", "table", "all"),
     ("iptables-save",),
     ("ip", "netns"),
 )
+
+
+@pytest.fixture(autouse=True)
+def network() -> Iterator[None]:
+    """A network namespace that is the lab's machine, so that what others do to the real one's is not seen here."""
+    with private_network():
+        yield
 
 
 @pytest.fixture
@@ -64,7 +74,8 @@ def lab_process(folder: Path, image: PenstockImage) -> Iterator[Process]:
 
 def machine_state() -> dict[str, str]:
     """All of the machine that a cluster of containers likes to change, by name."""
-    state = {"mounts": Path("/proc/self/mountinfo").read_text()}
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    state = {"mounts": "\n".join(line for line in mounts if not any(name in line for name in OF_PODMAN))}
     for command in COMMANDS:
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         lines = [line for line in text.splitlines() if not line.startswith(("#", ":"))]  # times and counters
