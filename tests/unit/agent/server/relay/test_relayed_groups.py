@@ -33,6 +33,15 @@ from tests.support.certificates import TestAuthority
 from tests.support.clients.kafka_requests import read_answer
 
 HEARTBEAT = {"generation_id": 1, "member_id": "m"}
+RELAY_OF_A = Acl(
+    principal=Principal(USER, "a"),
+    host="*",
+    operation=Operation.CLUSTER_ACTION,
+    permission=Permission.ALLOW,
+    resource_type=ResourceType.CLUSTER,
+    name=CLUSTER_NAME,
+    pattern=PatternType.LITERAL,
+)
 
 
 @pytest.fixture
@@ -218,7 +227,13 @@ class TestCertificates:
 
     @staticmethod
     async def start(
-        cluster: Cluster, authority: TestAuthority, name: str, *, super_users: str, audit_log: str | None = None
+        cluster: Cluster,
+        authority: TestAuthority,
+        name: str,
+        *,
+        super_users: str,
+        audit_log: str | None = None,
+        **more: str,
     ) -> Agent:
         files = authority.issue(name, common_name=name)
         return await cluster.start(
@@ -232,6 +247,7 @@ class TestCertificates:
                 "listener.name.relay.ssl.truststore.location": str(authority.ca_path),
                 "listener.name.relay.ssl.client.auth": "required",
                 "listener.name.relay.ssl.principal.mapping.rules": r"RULE:^CN=([^,]*),.*$/$1/",
+                **more,
             },
         )
 
@@ -262,19 +278,11 @@ class TestCertificates:
         here = await self.start(cluster, authority, "a", super_users="User:x")
         there = await self.start(cluster, authority, "b", super_users="User:x", audit_log=str(audit_log))
         await know_each_other(here, there)
-        acl = Acl(
-            principal=Principal(USER, "a"),
-            host="*",
-            operation=Operation.CLUSTER_ACTION,
-            permission=Permission.ALLOW,
-            resource_type=ResourceType.CLUSTER,
-            name=CLUSTER_NAME,
-            pattern=PatternType.LITERAL,
-        )
         values = {"group_id": group_of(here, there.broker.session), **HEARTBEAT}
         async with connected(port_of(here)) as client:
-            await there.broker.services.ledger.propose(CreateAcls.of([acl]))
-            await client.ask(ApiKey.HEARTBEAT, 0, values)
+            await there.broker.services.ledger.propose(CreateAcls.of([RELAY_OF_A]))
+            while relayed(here, "Heartbeat") is None:  # a machine that is slow connects later
+                await client.ask(ApiKey.HEARTBEAT, 0, values)
             await there.broker.services.ledger.propose(DeleteAcls.of(AclFilter(principal="User:a")))
             await client.ask(ApiKey.HEARTBEAT, 0, values)
             assert (relayed(here, "Heartbeat"), relayed(here, "Heartbeat", "lost")) == (1, 1)
@@ -288,6 +296,19 @@ class TestCertificates:
         await until(lambda: bool(denials()))
         (denial,) = denials()
         assert (denial["principal"], denial["operation"], denial["listener"]) == ("User:a", "CLUSTER_ACTION", "RELAY")
+
+    async def test_an_old_view_of_the_acls_ends_no_relay(self, cluster: Cluster, tmp_path: Path) -> None:
+        authority, stale = TestAuthority(folder=tmp_path), {"authorizer.stale.max.ms": "100"}
+        here = await self.start(cluster, authority, "a", super_users="User:x", **stale)
+        there = await self.start(cluster, authority, "b", super_users="User:x", **stale)
+        await know_each_other(here, there)
+        await there.broker.services.ledger.propose(CreateAcls.of([RELAY_OF_A]))
+        values = {"group_id": group_of(here, there.broker.session), **HEARTBEAT}
+        async with connected(port_of(here)) as client:
+            while (relayed(here, "Heartbeat") or 0) < 3:
+                await client.ask(ApiKey.HEARTBEAT, 0, values)
+                await until(lambda: there.broker.services.authorizer.is_stale)
+        assert relayed(here, "Heartbeat", "lost") is None
 
     async def test_a_peer_without_a_certificate_is_not_even_heard(self, cluster: Cluster, tmp_path: Path) -> None:
         agent = await self.start(cluster, TestAuthority(folder=tmp_path), "a", super_users="User:a")
