@@ -15,6 +15,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
+from prometheus_client import Counter
+
 from agent.admin.topics import TopicLookup
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement
 from agent.produce.record_validator import Arrival, arrival_now, check_records
@@ -69,10 +71,10 @@ async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
     rejection = await _rejection_of_all(services, request, body)
     if rejection is not None:
-        return _rejected(request, body, rejection)
+        return _rejected(services, request, body, rejection)
     denied = await denied_topics(request.rights, WRITE_TOPIC, services.topics, map(_key, body.topics))
     has_room = await services.produce.wait_for_room(_timeout_s(body))
-    pending = PendingProduce(request, body)
+    pending = PendingProduce(request, body, services.metrics.produce_batches_rejected)
     pacer = CooperativeYield(services.clock)
     lookup = TopicLookup(services.topics)
     transaction = BatchesOfTransaction(services, body.transactional_id)
@@ -127,6 +129,7 @@ async def _rejection_of_all(services: Services, request: Request, body: ProduceR
 
 def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: bool) -> None:
     """Raises `NoAnswerOwed` where a client that gets no responses (acks=0) has to refresh its metadata."""
+    pending.count_rejected(is_waiting_late=not has_room)
     if not has_room:
         raise NoAnswerOwed("the intake is full, and the client waits for no error")
     if pending.rejected is not None:
@@ -135,11 +138,11 @@ def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: b
         raise NoAnswerOwed("this agent is stopping, and the client waits for no error")
 
 
-def _rejected(request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
+def _rejected(services: Services, request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
     """The answer where no partition is accepted: the same error for each."""
     if body.acks == ACKS_NONE:
         raise NoAnswerOwed(f"{acknowledgement.error_code.name} for records with acks=0")
-    pending = PendingProduce(request, body)
+    pending = PendingProduce(request, body, services.metrics.produce_batches_rejected)
     for topic_row, topic in enumerate(body.topics):
         for partition in topic.partitions:
             PartitionAnswer(pending, topic_row, partition.index).settle(acknowledgement)
@@ -159,9 +162,11 @@ def _timeout_s(body: ProduceRequest) -> float:
 class PendingProduce:
     """A Produce request until every partition has its result, or its time-out is over."""
 
-    __slots__ = ("_body", "_frame", "_is_begun", "_places", "_timer", "_unsettled_count", "answer")
+    __slots__ = ("_body", "_frame", "_is_begun", "_places", "_rejections", "_timer", "_unsettled_count", "answer")
 
-    def __init__(self, request: Request, body: ProduceRequest) -> None:
+    def __init__(self, request: Request, body: ProduceRequest, rejections: Counter) -> None:
+        """`rejections`: counts the batches whose clients are told an error, by its name."""
+        self._rejections = rejections
         self._frame = request.frame
         self._body = body
         self._places: list[PartitionAnswer] = []
@@ -204,7 +209,15 @@ class PendingProduce:
         if self._timer is not None:
             self._timer.cancel()
         if not self.answer.done():
+            self.count_rejected(is_waiting_late=True)
             self.answer.set_result(() if self.is_large else self.response())
+
+    def count_rejected(self, *, is_waiting_late: bool) -> None:
+        """Count what has an error by now: batches that wait for the ledger too, where they are late."""
+        for place in self._places:
+            error_code = place.acknowledgement.error_code
+            if error_code is not ErrorCode.none and (is_waiting_late or place.acknowledgement is not NOT_IN_TIME):
+                self._rejections.labels(error_code.name.upper()).inc()
 
     @property
     def is_large(self) -> bool:

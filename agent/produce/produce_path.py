@@ -351,10 +351,7 @@ class ProducePath:
         return None if partition is None or row is None else partition.index.row(row)
 
     def _count(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
-        errors = outcome.error_codes
-        for error in filter(None, errors):
-            self._metrics.produce_batches_rejected.labels(ErrorCode(error).name).inc()
-        accepted = [not error for error in errors]
+        accepted = [not error for error in outcome.error_codes]
         record_bytes = list(compress(intake.batch_record_bytes, accepted))
         self._metrics.produce_batches.inc(len(record_bytes))
         self._metrics.produce_bytes.inc(sum(record_bytes))

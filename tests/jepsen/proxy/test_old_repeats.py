@@ -83,7 +83,7 @@ def repeats_answered(http: str) -> int:
     """How many batches were answered as appended before."""
     with urlopen(f"http://{http}/metrics", timeout=SECONDS_MAX) as answer:
         metrics = answer.read().decode()
-    found = re.search(r'produce_batches_rejected_total\{error="duplicate_sequence_number"\} (\S+)', metrics)
+    found = re.search(r'produce_batches_rejected_total\{error="DUPLICATE_SEQUENCE_NUMBER"\} (\S+)', metrics)
     return 0 if found is None else int(float(found[1]))
 
 

@@ -10,7 +10,7 @@ from agent.handlers import produce
 from agent.handlers.produce import _arrival_now, _rejection
 from agent.produce.record_rules import RecordRules
 from agent.produce.record_validator import Arrival, CheckedRecords, check_records
-from agent.request.services import Answer, Request
+from agent.request.services import Answer, NoAnswerOwed, Request
 from coordinator.commands.admin import CreatePartitions
 from coordinator.commands.commands import Done, ReportTime
 from coordinator.ledger.port import LedgerUnavailable
@@ -77,11 +77,11 @@ async def test_accepted_records_move_out_of_a_request_that_was_refused_for_the_m
 BATCH = make_batch([Record(offset=0, timestamp=1_700_000_000_000, value=b"v")], Compression.NONE)
 
 
-def request(*topics: bytes, partition: int = 0) -> Request:
+def request(*topics: bytes, partition: int = 0, acks: int = -1) -> Request:
     """Produce 3 of a batch for one partition of each topic."""
     sizes = struct.pack(">iii", 1, partition, len(BATCH))
     data = [struct.pack(">h", len(name)) + name + sizes + BATCH for name in topics]
-    head = HEAD[: -len(b"\0\0\0\1\0\1t")] + struct.pack(">i", len(topics))
+    head = HEAD[:12] + struct.pack(">hii", acks, 30_000, len(topics))
     return Request(frame=read_request_frame(0, memoryview(head + b"".join(data))), listener="PLAINTEXT", peer="test")
 
 
@@ -189,3 +189,28 @@ async def test_nobody_writes_to_a_topic_of_kafkas_own() -> None:
         answer = await told(await produce.handle(services, request(b"__consumer_offsets")))
     assert answer[8:28] == struct.pack(">h", 18) + b"__consumer_offsets"
     assert struct.unpack(">h", answer[36:38]) == (ErrorCode.invalid_topic_exception,)
+
+
+async def test_each_batch_whose_client_is_told_an_error_is_counted_by_its_name() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        await told(await produce.handle(services, request(b"u", b"t", b"v")))
+        paths.store.script(InjectedFault(operation=StoreOperation.PUT, kind=FaultKind.BEFORE))
+        await told(await produce.handle(services, request(b"t")))
+        lines = services.metrics.exposition().decode().splitlines()
+    assert [line for line in lines if line.startswith("penstock_produce_batches")] == [
+        "penstock_produce_batches_total 1.0",
+        'penstock_produce_batches_rejected_total{error="UNKNOWN_TOPIC_OR_PARTITION"} 2.0',
+        'penstock_produce_batches_rejected_total{error="REQUEST_TIMED_OUT"} 1.0',
+    ]
+
+
+async def test_what_clients_without_answers_lose_is_counted() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        services = services_of(paths, ManualClock(), tasks)
+        with pytest.raises(NoAnswerOwed):
+            await produce.handle(services, request(b"u", b"t", acks=0))
+        await services.produce.drain()
+        lines = services.metrics.exposition().decode().splitlines()
+    rejected = [line for line in lines if line.startswith("penstock_produce_batches_rejected_total{")]
+    assert rejected == ['penstock_produce_batches_rejected_total{error="UNKNOWN_TOPIC_OR_PARTITION"} 1.0']
