@@ -294,7 +294,7 @@ class Broker:
     async def refresh_metrics(self) -> None:
         """Compute the metrics that are computed for a scrape."""
         await self.ledger_metrics.refresh()
-        await self.cluster_metrics.refresh()
+        await self.cluster_metrics.refresh_in(self._tasks)
 
     async def redirect_clients(self, *, seconds_max: float) -> None:
         """Let clients move to other agents. Returns at once without other agents, else once no request comes any more.

@@ -1036,6 +1036,8 @@ METRIC_ROWS_PER_TURN = 50
 """Partitions and committed offsets, 10 to 20 us each, that are looked at for a scrape before other tasks run."""
 METRIC_REFRESH_SHARE_MAX = 0.05
 """The share of the time in which the cluster-wide metrics may be computed, however often an agent is scraped."""
+METRIC_REFRESH_SECONDS_MAX = 2.0
+"""How long a scrape waits for cluster-wide metrics that are being computed. Prometheus gives up after ten seconds."""
 RETENTION_TOPICS_LISTED_MAX = 10
 """Names in the log line of a pass that dropped records."""
 GROUP_NAMES_LISTED_MAX = 3

@@ -176,7 +176,7 @@ class _HttpApi:
     async def metrics(self, _: Request) -> Response:
         self._services.metrics.is_ready.set(self._services.is_ready())
         await self._services.refresh_metrics()
-        return Response(self._services.metrics.exposition(), media_type=EXPOSITION_TYPE)
+        return Response(await self._services.metrics.exposition_in_thread(), media_type=EXPOSITION_TYPE)
 
     async def status(self, request: Request) -> Response:
         """Where clients connect, and more only to those that may describe the cluster."""

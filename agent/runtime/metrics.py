@@ -4,7 +4,7 @@ Rule: hot paths use bound children (`Metrics.request`, `Metrics.store`), so labe
 its own registry. Metrics of the whole cluster are in `agent.views.cluster_metrics`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from prometheus_client import (
@@ -20,6 +20,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from agent.runtime.threads import run_in_thread
 from agent.runtime.topic_traffic import TopicTraffic
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -95,9 +96,14 @@ class Metrics:
         self._add_transactions()
         self._add_audit_log()
 
-    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = (), known: tuple[str, ...] = ()) -> Counter:
+        """`known`: values of the one label that are exposed from the start. Prometheus sees no increase in a series
+        that begins with 1, so an alert would miss the first one."""
         self.rows.append(MetricRow(f"penstock_{name}_total", "counter", labels, text))
-        return Counter(f"penstock_{name}", text, labels, registry=self.registry)
+        counter = Counter(f"penstock_{name}", text, labels, registry=self.registry)
+        for value in known:
+            counter.labels(value)
+        return counter
 
     def _counted(self, name: str, text: str) -> "CountedElsewhere":
         self.rows.append(MetricRow(f"penstock_{name}_total", "counter", (), text))
@@ -208,7 +214,9 @@ class Metrics:
         self.produce_records = self._counter("produce_records", "Acknowledged records.")
         self.produce_batches = self._counter("produce_batches", "Acknowledged record batches.")
         self.produce_batches_rejected = self._counter(
-            "produce_batches_rejected", "Rejected record batches, by error code.", ("error",)
+            "produce_batches_rejected",
+            "Record batches whose clients were told an error, by Kafka's name of it.",
+            ("error",),
         )
         self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches returned to consumers.")
         by_topic = ("topic", "direction")
@@ -303,6 +311,7 @@ class Metrics:
             "corruption_checks",
             "Comparisons of the state digest with other agents, by outcome. Alert on all but agreed and incomplete.",
             ("outcome",),
+            known=("agreed", "others_differ", "diverged", "undecided", "incomplete"),
         )
 
     def _add_background(self) -> None:
@@ -318,8 +327,14 @@ class Metrics:
             "uncommitted_objects",
             "Written objects whose ledger entry did not commit, by outcome: deleted, or left until the session ends.",
             ("outcome",),
+            known=("deleted", "left"),
         )
-        self.archive_passes = self._counter("archive_passes", "Archive passes, by outcome.", ("outcome",))
+        self.archive_passes = self._counter(
+            "archive_passes",
+            "Archive passes, by outcome.",
+            ("outcome",),
+            known=("done", "retried", "refused", "failed"),
+        )
         self.archive_unreadable_chunks = self._gauge(
             "archive_unreadable_chunks",
             "Chunks that this agent cannot archive because they are damaged or missing. Their partitions wait.",
@@ -476,6 +491,21 @@ class Metrics:
     def exposition(self) -> bytes:
         """The text of /metrics (Prometheus text format 0.0.4)."""
         return generate_latest(self.registry)
+
+    async def exposition_in_thread(self) -> bytes:
+        """The same, written in a thread: the text of 50,000 series takes 0.3 s."""
+        return await run_in_thread(generate_latest, _Collected(list(self.registry.collect())))
+
+
+class _Collected(CollectorRegistry):
+    """A registry of what was collected before."""
+
+    def __init__(self, collected: Sequence[Metric]) -> None:
+        super().__init__()
+        self._collected = collected
+
+    def collect(self) -> Iterable[Metric]:
+        return self._collected
 
 
 class CountedElsewhere(Collector):

@@ -3,14 +3,16 @@
 So sums over all agents are right, a scrape of N agents costs one computation, and `max` holds over a handover. Another
 agent exposes `penstock_maintenance_leader 0` and nothing else of these.
 
-Rule: `refresh` computes the values in turns, and a scrape renders the newest ones. It is called for each scrape, and
-computes again at most for `METRIC_REFRESH_SHARE_MAX` of the time.
+Rule: `refresh` computes the values in turns, and a scrape shows the newest ones. It is called for each scrape, and
+computes again at most for `METRIC_REFRESH_SHARE_MAX` of the time. What it makes of many rows at once, it makes in a
+thread.
 """
 
 import asyncio
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -18,6 +20,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from agent.runtime.clock import Clock
+from agent.runtime.supervisor import begin_in, result_or_error
+from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
 from agent.views.append_times import age_seconds
 from agent.views.cluster_statistics import ClusterStatistics, TopicStatistics, cluster_statistics
@@ -26,6 +30,7 @@ from agent.views.transactions import TransactionStatistics
 from coordinator.state.state import ClusterState
 from protocol.limits import (
     METRIC_PARTITIONS_MAX,
+    METRIC_REFRESH_SECONDS_MAX,
     METRIC_REFRESH_SHARE_MAX,
     METRIC_ROWS_PER_TURN,
     METRIC_SERIES_MAX,
@@ -56,21 +61,35 @@ class ClusterMetrics(Collector):
         self._refreshing = asyncio.Lock()
         self._next_s = float("-inf")
         """The monotonic time before which the statistics are not computed again."""
-        self._statistics: ClusterStatistics | None = None
+        self._families: Sequence[Metric] | None = None
         self._dropped: Dropped = Counter(dict.fromkeys(KINDS, 0))
 
+    async def refresh_in(self, tasks: asyncio.TaskGroup) -> None:
+        """Refresh as a task of the group, and wait for it as long as a scrape may take.
+
+        Those of a large cluster take longer: this scrape shows the former ones, and a later one the new ones.
+        """
+        refreshing = begin_in(tasks, result_or_error(self.refresh()))
+        if refreshing is None:
+            return
+        with suppress(TimeoutError):
+            async with self._clock.timeout(METRIC_REFRESH_SECONDS_MAX):
+                error = await asyncio.shield(refreshing)
+                if error is not None:
+                    raise error
+
     async def refresh(self) -> None:
-        """Compute the statistics again, unless that was just done. Cancelled, it leaves the former ones."""
+        """Compute the metrics again, unless that was just done. Cancelled, it leaves the former ones."""
         async with self._refreshing:  # a second scrape shows what the first one computes
             if not self._is_leader():
-                self._statistics = None
+                self._families = None
                 return
             began_s = self._clock.monotonic_s()
-            if self._statistics is not None and began_s < self._next_s:
+            if self._families is not None and began_s < self._next_s:
                 return
             turns = CooperativeYield(self._clock, METRIC_ROWS_PER_TURN)
             statistics = await cluster_statistics(self._state(), turns, self._now_ms())
-            self._statistics = limited(statistics, self._dropped)
+            self._families = await run_in_thread(_families_of, statistics, self._dropped)
             ended_s = self._clock.monotonic_s()
             self._next_s = ended_s + (ended_s - began_s) / METRIC_REFRESH_SHARE_MAX
 
@@ -82,8 +101,12 @@ class ClusterMetrics(Collector):
         yield GaugeMetricFamily(
             "penstock_maintenance_leader", "1 on the agent that is the maintenance leader.", value=float(is_leader)
         )
-        if is_leader and self._statistics is not None:
-            yield from families(self._statistics, self._dropped)
+        if is_leader and self._families is not None:
+            yield from self._families
+
+
+def _families_of(statistics: ClusterStatistics, dropped: Dropped) -> Sequence[Metric]:
+    return list(families(limited(statistics, dropped), dropped))
 
 
 def limited(statistics: ClusterStatistics, dropped: Dropped, series_max: int = METRIC_SERIES_MAX) -> ClusterStatistics:

@@ -3,6 +3,7 @@
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.runtime.metrics import Metrics
+from coordinator.apply.digest_comparison import DigestVerdict
 
 
 def test_a_request_is_counted_and_timed() -> None:
@@ -29,6 +30,25 @@ def test_a_request_to_the_store_is_counted_with_its_bytes() -> None:
     assert 'penstock_store_requests_total{operation="put"} 2.0' in text
     assert 'penstock_store_bytes_total{operation="put"} 150.0' in text
     assert 'penstock_store_errors_total{operation="put",reason="timeout"} 1.0' in text
+
+
+def test_what_an_alert_waits_for_is_there_before_its_first_count() -> None:
+    """Prometheus sees no increase in a series that begins with 1."""
+    text = Metrics().exposition().decode()
+    outcomes = [verdict.value.replace(" ", "_") for verdict in DigestVerdict if verdict is not DigestVerdict.OPEN]
+    for outcome in outcomes:
+        assert f'penstock_corruption_checks_total{{outcome="{outcome}"}} 0.0' in text
+    assert 'penstock_archive_passes_total{outcome="failed"} 0.0' in text
+
+
+async def test_the_text_written_in_a_thread_is_the_same() -> None:
+    metrics = Metrics()
+    metrics.request("Produce", 10).answered(0.002)
+    assert _of_penstock(await metrics.exposition_in_thread()) == _of_penstock(metrics.exposition())
+
+
+def _of_penstock(text: bytes) -> list[bytes]:
+    return [line for line in text.splitlines() if line.startswith(b"penstock_")]
 
 
 def test_two_agents_of_one_process_have_their_own_metrics() -> None:

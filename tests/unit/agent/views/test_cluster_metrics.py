@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import replace
 
+import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.runtime.clock import SystemClock
@@ -12,6 +13,7 @@ from agent.views.cluster_metrics import KINDS, ClusterMetrics, Dropped, families
 from agent.views.cluster_statistics import cluster_statistics
 from agent.views.group_lags import GroupLag, GroupRow
 from coordinator.commands.group_values import CommittedOffset, GroupState
+from coordinator.state.state import ClusterState
 from protocol.limits import METRIC_PARTITIONS_MAX, METRIC_ROWS_PER_TURN
 from protocol.types import Milliseconds, Offset, PartitionIndex, SessionId
 from tests.support.agent.ledger_parts import ManualClock
@@ -88,6 +90,47 @@ async def test_scrapes_compute_for_a_twentieth_of_the_time() -> None:
         await asyncio.gather(agent.metrics.refresh(), agent.metrics.refresh())
         agent.clock.seconds += 1
     assert len(agent.clock.slept) == 2, "at the beginning and after twenty seconds"
+
+
+class StandingClock(ManualClock):
+    """Turns take until somebody says so, and whoever waits for something loses patience at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = asyncio.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.goes_on.wait()
+
+    def timeout(self, seconds: float | None) -> asyncio.Timeout:
+        return asyncio.timeout(0)
+
+
+async def test_a_scrape_does_not_wait_for_all_of_a_large_cluster() -> None:
+    clock = StandingClock()
+    agent = Scraped(clock)
+    agent.state.topics[TOPIC_ID].partitions *= METRIC_ROWS_PER_TURN
+    async with asyncio.TaskGroup() as tasks:
+        await agent.metrics.refresh_in(tasks)
+        assert "penstock_topics" not in generate_latest(agent.registry).decode()
+        clock.goes_on.set()
+        assert "penstock_topics 1.0" in await agent.text()
+
+
+class NotComputed(Exception):
+    """What a broken state does."""
+
+
+async def test_a_scrape_says_what_is_wrong_and_ends_nothing_else() -> None:
+    def fail() -> ClusterState:
+        raise NotComputed
+
+    metrics = ClusterMetrics(state=fail, is_leader=lambda: True, now_ms=lambda: None, clock=ManualClock())
+    async with asyncio.TaskGroup() as tasks:
+        other = tasks.create_task(asyncio.sleep(0))
+        with pytest.raises(NotComputed):
+            await metrics.refresh_in(tasks)
+        await other
 
 
 async def test_the_worst_rows_stay_and_the_others_are_counted() -> None:
