@@ -99,9 +99,12 @@ ALERTS: Final[Sequence[Alert]] = (
     ),
     Alert(
         name="ProduceSlow",
+        # While etcd or the bucket is away, requests end at their time-outs, and that outage has its own page.
         expression=(
             "histogram_quantile(0.99, sum by (job, le) "
-            '(rate(penstock_request_duration_seconds_bucket{api="Produce"}[5m]))) > 2'
+            '(rate(penstock_request_duration_seconds_bucket{api="Produce"}[5m]))) > 2 '
+            "unless on (job) (max by (job) (penstock_ledger_outage_seconds) > 30 "
+            "or max by (job) (penstock_store_outage_seconds) > 30)"
         ),
         lasting="10m",
         severity=PAGE,

@@ -139,6 +139,18 @@ CASES: Final[Sequence[Case]] = (
         latencies("0+90x30", "0+100x30"),
     ),
     quiet("ProduceSlow", "page", "20m", latencies("0+995x30", "0+1000x30")),
+    quiet(
+        "ProduceSlow",
+        "page",
+        "20m",
+        {**latencies("0+90x30", "0+100x30"), "penstock_store_outage_seconds{b}": "0+60x30"},
+    ),
+    quiet(
+        "ProduceSlow",
+        "page",
+        "20m",
+        {**latencies("0+90x30", "0+100x30"), "penstock_ledger_outage_seconds{}": "0+60x30"},
+    ),
     fires(
         "ProduceRejected",
         "ticket",
