@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster wheel image release setup-kube kube kube-test test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster wheel image release setup-kube kube kube-test test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen monitoring-check agreement frames requests logins damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -107,6 +107,9 @@ torture: setup-test ## twenty minutes of every fault under three clients, with a
 
 jepsen: setup-test ## five minutes of transactions under every fault, judged as Jepsen does; ARGS="--target kafka --minutes 2" for less
 	@$(BIN)/python -m tests.jepsen $(ARGS)
+
+monitoring-check: setup-test ## a real Prometheus over three agents: panels have data, faults raise their alerts: twenty minutes; ARGS="--only bucket" for less
+	@$(BIN)/python -m tests.monitoring $(ARGS)
 
 agreement: setup-test ## what Kafka, tables and the Spark source show under kills: fifteen minutes; ARGS="--topics 10 --minutes 1" for less
 	@$(BIN)/python -m tests.agreement $(ARGS)

@@ -1,0 +1,1 @@
+"""A real Prometheus over three agents: panels have data, and faults raise their alerts: `make monitoring-check`."""
