@@ -165,7 +165,7 @@ class PendingProduce:
     __slots__ = ("_body", "_frame", "_is_begun", "_places", "_rejections", "_timer", "_unsettled_count", "answer")
 
     def __init__(self, request: Request, body: ProduceRequest, rejections: Counter) -> None:
-        """`rejections`: counts the batches whose clients are told an error, by its name."""
+        """`rejections`: counts the batches that are answered with an error, by its name."""
         self._rejections = rejections
         self._frame = request.frame
         self._body = body

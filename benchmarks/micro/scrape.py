@@ -46,7 +46,7 @@ RECORD_BYTES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class LargeCluster:
     """A cluster. Each group has committed offsets of so many topics, and of so many partitions of each."""
 
     topics: int
@@ -60,16 +60,16 @@ class Shape:
         return PARTITIONS // self.topics
 
 
-SHAPES: Final[Sequence[Shape]] = (
-    Shape(topics=200, groups=1_000, group_topics=1, group_partitions=1_000),
-    Shape(topics=5_000, groups=200, group_topics=5_000, group_partitions=1),
+CLUSTERS: Final[Sequence[LargeCluster]] = (
+    LargeCluster(topics=200, groups=1_000, group_topics=1, group_partitions=1_000),
+    LargeCluster(topics=5_000, groups=200, group_topics=5_000, group_partitions=1),
 )
 
 
 class Applier:
     """A state, and the commands that make it."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: LargeCluster) -> None:
         self.state = ClusterState.empty("bench", 1)
         self._number = 0
         self.apply(StartSession(name="a", node_id=1, endpoints=(), zone=None, rules_version=RULES_NEWEST))
@@ -162,7 +162,7 @@ class Watch:
             before_s = now_s
 
 
-async def measure(shape: Shape, rounds: int) -> dict[str, object]:
+async def measure(shape: LargeCluster, rounds: int) -> dict[str, object]:
     """A row: the best of so many scrapes."""
     applier = Applier(shape)
     gc.collect()
@@ -203,7 +203,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     rounds = parser.parse_args().rounds
-    for shape in SHAPES:
+    for shape in CLUSTERS:
         print(json.dumps(asyncio.run(measure(shape, rounds))), flush=True)
 
 
