@@ -27,13 +27,12 @@ from coordinator.commands.commands import (
     ChunkColumns,
     Command,
     CommitChunks,
-    CommitOffsets,
     CreateTopic,
     Proposal,
     RaiseRules,
     StartSession,
 )
-from coordinator.commands.group import ClaimGroups
+from coordinator.commands.group import ClaimGroups, CommitOffsets
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.state.state import ClusterState
 from protocol.records.crc import pack_crcs

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from deploy.monitoring.generated import FOLDER
 from tests.monitoring.prometheus import JOB
@@ -47,6 +47,6 @@ def panel_queries() -> Sequence[PanelQuery]:
     return queries
 
 
-def _panels(panels: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+def _panels(panels: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Panels, those in rows too."""
-    return [each for panel in panels for each in [panel, *_panels(panel.get("panels", []))]]  # type: ignore[arg-type]
+    return [each for panel in panels for each in [panel, *_panels(panel.get("panels", []))]]

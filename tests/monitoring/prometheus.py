@@ -46,7 +46,7 @@ class Prometheus:
         }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(settings))
         self._address = f"127.0.0.1:{free_port()}"
-        command = [
+        command: list[str | Path] = [
             program,
             f"--config.file={folder / 'prometheus.yaml'}",
             f"--storage.tsdb.path={folder / 'data'}",
