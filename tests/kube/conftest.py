@@ -53,9 +53,11 @@ def image(request: pytest.FixtureRequest) -> PenstockImage:
     """The image that is tested."""
     path: Path | None = request.config.getoption("--kube-image")
     try:
-        return read_image(path) if path else find_image(DIST)
+        found = read_image(path) if path else find_image(DIST)
     except SetupFailed as error:
         pytest.fail(str(error), pytrace=False)
+    request.config.stash[_PAUSES].notes.append(f"Penstock {found.version} of commit {found.revision[:12]}")
+    return found
 
 
 @pytest.fixture(scope="session")

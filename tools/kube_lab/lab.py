@@ -140,12 +140,10 @@ def running_lab(folder: Path, image: PenstockImage) -> Iterator[Lab]:
 def environment(folder: Path) -> dict[str, str]:
     """What kubectl and helm of the lab in a folder have in their environment."""
     state = folder / "state"
-    programs = f"{kubectl_program().parent}:{os.environ.get('PATH', '')}"
     return {
         **os.environ,
         "HOME": str(state),
         "KUBECONFIG": str(state / "control" / "admin.conf"),
-        "PATH": programs,
     }
 
 
@@ -153,7 +151,7 @@ def _start(folder: Path, image: PenstockImage, programs: LabPrograms) -> Lab:
     """Start all of the lab but Penstock."""
     state = folder / "state"
     state.mkdir()
-    shutil.rmtree(programs.logs, ignore_errors=True)
+    shutil.rmtree(programs.logs, ignore_errors=True)  # there are none at the first start
     programs.logs.mkdir()
     programs.cgroups.create(NODES)
     nodes = {
@@ -220,15 +218,15 @@ def _write_enter(folder: Path) -> None:
     """A script that runs a command, or a shell, in the lab's network with kubectl, helm and the lab's names."""
     names = folder / "state" / "resolv.conf"
     names.write_text(f"nameserver {HOST_ADDRESS}\nsearch svc.cluster.local cluster.local\n")
-    settings = {name: environment(folder)[name] for name in ("KUBECONFIG", "PATH")}
-    words = shlex.join(f"{name}={value}" for name, value in settings.items())
-    mount = shlex.quote(f'mount --bind {shlex.quote(str(names))} /etc/resolv.conf && exec "$@"')
-    enter = folder / "enter"
+    mount = f'mount --bind {shlex.quote(str(names))} /etc/resolv.conf && exec "$@"'
     network = f"/proc/{os.getpid()}/task/{os.getpid()}/ns/net"
+    enter = folder / "enter"
     enter.write_text(
         "#!/bin/sh\n"
         '[ $# -gt 0 ] || set -- "${SHELL:-sh}"\n'
-        f'exec nsenter --net={network} unshare --mount --propagation private env {words} sh -c {mount} sh "$@"\n'
+        f"export KUBECONFIG={shlex.quote(environment(folder)['KUBECONFIG'])}\n"
+        f'export PATH={shlex.quote(str(kubectl_program().parent))}:"$PATH"\n'
+        f'exec nsenter --net={network} unshare --mount --propagation private sh -c {shlex.quote(mount)} sh "$@"\n'
     )
     enter.chmod(0o755)
 
@@ -255,4 +253,5 @@ def _remove(folder: Path, programs: LabPrograms) -> None:
     programs.kill_all()
     programs.cgroups.remove()
     (folder / "enter").unlink(missing_ok=True)
-    shutil.rmtree(folder / "state", ignore_errors=True)
+    if (folder / "state").exists():
+        shutil.rmtree(folder / "state")

@@ -10,6 +10,8 @@ from tools.kube_lab.confinement import CONTROLLERS
 
 REPLACED_FOLDERS = (Path("/run"), Path("/var"))
 """A node has its own ones (`tools.kube_lab.nodes`)."""
+CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+"""Bits of what namespaces and mounts need, as capability.h of Linux numbers them."""
 SMALL_FILES = ("overlay", "tmpfs")
 
 
@@ -18,6 +20,9 @@ def problems(folder: Path, cgroup_folders: Mapping[str, Path]) -> list[str]:
     if sys.platform != "linux" or os.geteuid() != 0:
         return ["the lab makes namespaces, cgroups and mounts: run it as root, on Linux"]
     reasons = []
+    lacking = missing_capabilities(Path("/proc/self/status").read_text())
+    if lacking:
+        reasons.append(f"root lacks {', '.join(lacking)} here: in a container, start that one with --privileged")
     missing = sorted(CONTROLLERS - cgroup_folders.keys())
     if missing:
         reasons.append(
@@ -44,6 +49,12 @@ def problems(folder: Path, cgroup_folders: Mapping[str, Path]) -> list[str]:
     if file_system(folder, Path("/proc/self/mountinfo").read_text()) in SMALL_FILES:
         reasons.append(f"{folder} cannot hold layers of images: choose a folder on a disk, of 4 GB")
     return reasons
+
+
+def missing_capabilities(status: str) -> list[str]:
+    """Names of capabilities that a process needs and lacks. `status` has the form of /proc/self/status."""
+    (mask,) = (int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
+    return [name for name, bit in CAPABILITIES.items() if not mask >> bit & 1]
 
 
 def file_system(folder: Path, mounts: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from tools.kube_lab.confinement import CONTROLLERS, hierarchies
 from tools.kube_lab.images import DATABASES, LAYERS, copy_store, find_image
-from tools.kube_lab.machine import file_system, problems
+from tools.kube_lab.machine import file_system, missing_capabilities, problems
 from tools.steps import SetupFailed
 
 VERSION_1 = """\
@@ -37,6 +37,11 @@ def test_a_machine_without_cgroup_version_1_is_named(tmp_path: Path) -> None:
     assert "cgroup version 1" in reason
     assert all(controller in reason for controller in CONTROLLERS)
     assert "systemd.unified_cgroup_hierarchy=0" in reason
+
+
+def test_capabilities_that_root_lacks_are_named() -> None:
+    assert missing_capabilities("Name:\tsh\nCapEff:\t00000000a80425fb\n") == ["CAP_NET_ADMIN", "CAP_SYS_ADMIN"]
+    assert missing_capabilities("CapEff:\t000001ffffffffff\n") == []
 
 
 def test_the_file_system_of_a_folder_is_that_of_the_nearest_mount() -> None:
