@@ -281,7 +281,7 @@ _COMBINED: tuple[Option, ...] = (
         default="127.0.0.1:9092",
         check=read_listener,
         help="Address for Kafka clients, [NAME://]HOST:PORT. Repeatable, with a unique name for each listener. SSL as "
-        "name encrypts. Port 0 takes a free port.",
+        "name encrypts. Port 0 takes a free port. 0.0.0.0 is every IPv4 address, [::] every address of both families.",
     ),
     Option(
         name="advertise",

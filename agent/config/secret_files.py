@@ -28,6 +28,8 @@ _OPTIONS: Final = (
 )
 """The options that name a file with secrets."""
 _KEYSTORE: Final = "ssl.keystore.location"
+_KEY_FILE: Final = "ssl.keystore.key.file"
+"""Where it is set, the keystore has certificates alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,8 @@ def _of_configs(pairs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         own = listener_config(name)
         plain = name if own is None else without_prefix(own[1])
         sni = sni_config(plain)
-        is_named = plain in (SECRET_KEY, JWKS_TOKEN_FILE, _KEYSTORE) or (sni is not None and sni[1] == "key")
+        has_key = plain == _KEYSTORE and name.replace(_KEYSTORE, _KEY_FILE) not in pairs
+        is_named = has_key or plain in (SECRET_KEY, JWKS_TOKEN_FILE) or (sni is not None and sni[1] == "key")
         if (is_named or (name.endswith(FILE_SUFFIX) and is_secret(name.removesuffix(FILE_SUFFIX)))) and value.strip():
             yield name, value.strip()
 

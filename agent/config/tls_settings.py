@@ -1,7 +1,7 @@
 """TLS of one listener, or of the HTTP port, as its settings describe it. No file is read here.
 
 In: Kafka's configs with the listener's own before the general ones, and the options `--tls-cert`, `--tls-key` and
-`--tls-client-ca`, which are shorthand for three of them. Out: `TlsSettings`. `agent.security.tls.tls_files` reads the
+`--tls-client-ca`, which are shorthand for three general ones. Out: `TlsSettings`. `agent.security.tls.tls_files` reads the
 files.
 Source: org.apache.kafka.common.config.SslConfigs (Kafka 4.3); KIP-651 for PEM.
 """
@@ -19,7 +19,9 @@ SHORTHAND = {
     "tls-key": ("ssl.keystore.key", "ssl.keystore.key.file", "ssl.keystore.location"),
     "tls-client-ca": ("ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.type"),
 }
-"""The options of certificates, each with the configs that it must not be given beside."""
+"""The options of certificates, each with the general configs that it must not be given beside."""
+OVERRIDDEN_BY = {"tls-cert": "ssl.keystore.", "tls-key": "ssl.keystore.", "tls-client-ca": "ssl.truststore."}
+"""How a listener's own configs begin that hold for it in place of the option."""
 
 
 class ClientAuth(Enum):
@@ -42,7 +44,8 @@ class PrincipalSource(Enum):
 class KeyPair:
     """A private key and its certificates in PEM: each a file, or a text of the configuration.
 
-    The key is in `chain_path` too where neither `key` nor `key_path` is set, as in a PEM keystore.
+    The key is in `chain_path` too where neither `key` nor `key_path` is set, as in a PEM keystore. `ssl.keystore.key.file`
+    names a file of the key alone, as a Secret of Kubernetes has it.
     """
 
     chain_path: Path | None = None
@@ -95,6 +98,11 @@ class ListenerConfigs:
         own = f"listener.name.{self.listener.lower()}.{name}"
         return own if own in self.pairs or f"{own}.file" in self.pairs else name
 
+    def has_own(self, prefix: str) -> bool:
+        """Whether the listener has a config of its own that begins so."""
+        own = f"listener.name.{self.listener.lower()}.{prefix}"
+        return any(name.startswith(own) for name in self.pairs)
+
     def get(self, name: str, default: str = "") -> str:
         return self.pairs.get(self.full_name(name), default).strip()
 
@@ -134,12 +142,15 @@ def read_tls(listener: str, pairs: Mapping[str, str], values: Mapping[str, Value
         values: the values of options, for the shorthand.
     """
     configs = ListenerConfigs(listener=listener, pairs=pairs)
-    options = {name: absolute(str(values[name])) for name in SHORTHAND if name in values}
+    options = {
+        name: absolute(str(values[name]))
+        for name in SHORTHAND
+        if name in values and not configs.has_own(OVERRIDDEN_BY[name])
+    }
     for option in options:
         for name in SHORTHAND[option]:
-            full = configs.full_name(name)
-            if full in pairs:
-                raise InvalidSettings(f"--{option} and {full} are both set for listener {listener}: remove one of them")
+            if name in pairs:
+                raise InvalidSettings(f"--{option} and {name} are both set for listener {listener}: remove one of them")
     is_pkcs12 = configs.get("ssl.keystore.type") == "PKCS12"
     keystore = configs.path("ssl.keystore.location") if is_pkcs12 else None
     key_pair = None if is_pkcs12 else _key_pair(configs, options)
@@ -158,7 +169,7 @@ def read_tls(listener: str, pairs: Mapping[str, str], values: Mapping[str, Value
         is_truststore_pkcs12=configs.get("ssl.truststore.type") == "PKCS12",
         truststore_password=configs.secret("ssl.truststore.password"),
         truststore_text=configs.get("ssl.truststore.certificates"),
-        client_auth=_client_auth(configs, options),
+        client_auth=_client_auth(configs, values),
         protocols=configs.list_of("ssl.enabled.protocols") or ("TLSv1.2", "TLSv1.3"),
         cipher_suites=configs.list_of("ssl.cipher.suites"),
         principal_rules=configs.get("ssl.principal.mapping.rules", "DEFAULT"),
@@ -176,9 +187,9 @@ def read_tls(listener: str, pairs: Mapping[str, str], values: Mapping[str, Value
     return tls
 
 
-def _client_auth(configs: ListenerConfigs, options: Mapping[str, Path | None]) -> ClientAuth:
+def _client_auth(configs: ListenerConfigs, values: Mapping[str, Value]) -> ClientAuth:
     """The setting; `--tls-client-ca` alone requires certificates: without that it would change nothing."""
-    return ClientAuth(configs.get("ssl.client.auth", "required" if "tls-client-ca" in options else "none"))
+    return ClientAuth(configs.get("ssl.client.auth", "required" if "tls-client-ca" in values else "none"))
 
 
 def _key_pair(configs: ListenerConfigs, options: Mapping[str, Path | None]) -> KeyPair | None:
@@ -191,12 +202,12 @@ def _key_pair(configs: ListenerConfigs, options: Mapping[str, Path | None]) -> K
     location = configs.path("ssl.keystore.location")
     chain, key = configs.get("ssl.keystore.certificate.chain"), configs.secret("ssl.keystore.key")
     if location is not None:
-        if chain or key is not None:
+        if chain or (key is not None and key.path is None):
             raise InvalidSettings(
                 f"ssl.keystore.location of listener {configs.listener} has key and certificates: remove "
                 "ssl.keystore.key and ssl.keystore.certificate.chain, or the location"
             )
-        return KeyPair(chain_path=location)
+        return KeyPair(chain_path=location, key_path=None if key is None else key.path)
     if bool(chain) != (key is not None):
         present, missing = ("ssl.keystore.certificate.chain", "ssl.keystore.key")[:: 1 if chain else -1]
         raise InvalidSettings(f"{present} of listener {configs.listener} needs {missing}")

@@ -16,6 +16,7 @@ from agent.config.http_auth import HttpAccess
 from agent.config.listener_security import HTTPS_LISTENER
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.services import AdminServices, StartServices
+from agent.runtime.sockets import bound_socket
 from agent.security.http_identity import HttpIdentities
 from agent.security.tls.agent_tls import AgentTls
 from protocol.limits import (
@@ -63,8 +64,8 @@ class HttpServer:
 
     def bind(self) -> HostPort:
         """Bind the port and return the address with the real port. Raises `OSError`."""
-        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
-        self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=BACKLOG)
+        self._socket = bound_socket(self._address.host, self._address.port)
+        self._socket.listen(BACKLOG)
         return self.address
 
     @property

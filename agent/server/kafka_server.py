@@ -6,8 +6,10 @@ what connections share is in `agent.server.connection_table`. The server sweeps 
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from agent.runtime.clock import Clock
+from agent.runtime.sockets import EVERY_ADDRESS, bound_socket
 from agent.server.connection_table import ConnectionTable
 from agent.server.slow_clients import sweep
 from protocol.limits import DRAIN_POLL_SECONDS, RECEIVE_STALLED_SECONDS_MAX
@@ -26,10 +28,14 @@ class KafkaServer:
 
     async def listen(self, name: str, host: str, port: int) -> int:
         """Open a listener and return its port (a free one for port 0). Raises `OSError`."""
-        loop = asyncio.get_running_loop()
-        server = await loop.create_server(
-            lambda: self._accepted(name), host, port, backlog=LISTEN_BACKLOG, start_serving=False
+        listen = partial(
+            asyncio.get_running_loop().create_server,
+            lambda: self._accepted(name),
+            backlog=LISTEN_BACKLOG,
+            start_serving=False,
         )
+        # asyncio binds every address of a host name, and would take `::` for IPv6 alone.
+        server = await (listen(sock=bound_socket(host, port)) if host == EVERY_ADDRESS else listen(host, port))
         self._servers.append(server)
         bound: int = server.sockets[0].getsockname()[1]
         return bound

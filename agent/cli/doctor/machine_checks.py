@@ -6,7 +6,6 @@ Nothing stays behind: files that a check writes are removed, and ports are relea
 import errno
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from agent.config.addresses import FileUrl, HostPort, SqliteUrl, read_ledger_url
 from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
 from agent.runtime.clock import SystemClock
+from agent.runtime.sockets import bound_socket
 from protocol.limits import MIB
 
 PYTHON_MIN = (3, 11)
@@ -106,9 +106,8 @@ def _ports(settings: Settings, security: ClientSecurity | None) -> Iterator[Doct
     remedy = "choose another: a process uses it, two options have it, or it is no address of this machine"
     with ExitStack() as sockets:
         for option, address in addresses(settings):
-            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             try:
-                sockets.enter_context(socket.create_server((address.host, address.port), family=family))
+                sockets.enter_context(bound_socket(address.host, address.port)).listen()
             except OSError as error:
                 if address == settings.http and error.errno == errno.EADDRINUSE:
                     try:

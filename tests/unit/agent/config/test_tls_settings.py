@@ -31,6 +31,21 @@ def test_a_pem_keystore_has_key_and_certificates_in_one_file() -> None:
     assert tls({"ssl.keystore.location": "/both.pem"}).key_pair == KeyPair(chain_path=Path("/both.pem"))
 
 
+def test_a_pem_keystore_and_its_key_may_be_two_files() -> None:
+    pair = tls({"ssl.keystore.location": "/tls.crt", "ssl.keystore.key.file": "/tls.key"}).key_pair
+    assert pair == KeyPair(chain_path=Path("/tls.crt"), key_path=Path("/tls.key"))
+
+
+def test_a_listeners_own_certificate_and_authorities_come_before_the_options() -> None:
+    own = "listener.name.out.ssl"
+    pairs = {f"{own}.keystore.location": "/own.pem", f"{own}.truststore.location": "/own-ca.pem"}
+    settings = tls(pairs, tls_cert="/c.pem", tls_key="/k.pem", tls_client_ca="/ca.pem")
+    assert settings.key_pair == KeyPair(chain_path=Path("/own.pem"))
+    assert (settings.truststore, settings.client_auth) == (Path("/own-ca.pem"), ClientAuth.REQUIRED)
+    other = {name.replace(".out.", ".other."): value for name, value in pairs.items()}
+    assert tls(other, tls_cert="/c.pem", tls_key="/k.pem").key_pair == PAIR
+
+
 def test_key_and_certificates_may_be_texts() -> None:
     pair = tls({"ssl.keystore.certificate.chain": "CHAIN", "ssl.keystore.key": "KEY"}).key_pair
     assert pair is not None
@@ -90,11 +105,7 @@ def test_further_certificates_are_chosen_by_host_name() -> None:
         ({}, {"tls_cert": "/c"}, "--tls-cert needs --tls-key"),
         ({}, {"tls_key": "/k"}, "--tls-key needs --tls-cert"),
         ({"ssl.keystore.location": "/s"}, {"tls_cert": "/c", "tls_key": "/k"}, "--tls-cert and ssl.keystore.location"),
-        (
-            {"listener.name.out.ssl.keystore.location": "/s"},
-            {"tls_cert": "/c", "tls_key": "/k"},
-            "--tls-cert and listener.name.out.ssl.keystore.location",
-        ),
+        ({"ssl.truststore.location": "/t"}, {"tls_cert": "/c", "tls_key": "/k", "tls_client_ca": "/a"}, "both set"),
         ({"ssl.keystore.certificate.chain": "C"}, {}, "ssl.keystore.certificate.chain of listener OUT needs ssl"),
         ({"ssl.keystore.key": "K"}, {}, "ssl.keystore.key of listener OUT needs ssl.keystore.certificate.chain"),
         ({"ssl.keystore.location": "/s", "ssl.keystore.key": "K"}, {}, "remove ssl.keystore.key"),

@@ -64,6 +64,12 @@ def test_one_pem_file_has_both(authority: TestAuthority) -> None:
     assert served_by(tls_of({"ssl.keystore.location": str(files.both)}), authority) == der(files)
 
 
+def test_a_keystore_and_its_key_may_be_two_files(authority: TestAuthority) -> None:
+    files = authority.issue("a")
+    pairs = {"ssl.keystore.location": str(files.cert), "ssl.keystore.key.file": str(files.key)}
+    assert served_by(tls_of(pairs), authority) == der(files)
+
+
 def test_texts_of_the_configuration_serve(authority: TestAuthority) -> None:
     files = authority.issue("a")
     pairs = {
