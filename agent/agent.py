@@ -53,6 +53,7 @@ from agent.server.login_connection import LoginConnection
 from agent.server.relay.client_relays import ClientRelays
 from agent.server.relay.relay_introduction import RelayIntroduction
 from agent.server.relay.relays import Relays
+from agent.server.relay.shared_addresses import SharedAddresses
 from agent.server.request_router import RequestRouter
 from agent.views.agents import maintenance_leader_name, rules_view
 from coordinator.commands.commands import Endpoint
@@ -120,6 +121,7 @@ class Agent:
         self._catalog_syncs: Sequence[ExternalCatalogSync] = ()
         """Their jobs end before the session does."""
         self._tail_urls: TailUrls | None = None
+        self._shared_addresses: SharedAddresses | None = None
         self.is_ready = False
         self._serves_since_s = clock.monotonic_s()
         self.bound: list[ListenerAddress] = []
@@ -167,6 +169,13 @@ class Agent:
             self._http_url(),
         )
         services = self.broker.services
+        self._shared_addresses = SharedAddresses(
+            self._settings.name,
+            services.ledger.agent.endpoints,
+            sessions=lambda: self.broker.state.sessions.values(),
+            clock=self._clock,
+        )
+        self.broker.repeat(self._shared_addresses.job)
         await self._create_first_users()
         self._catalog_syncs = external_catalog_syncs(
             self._settings,
@@ -407,6 +416,7 @@ class Agent:
         return [
             *self._tls.notices(),
             *(notice for keys in self._issuer_keys for notice in keys.notices()),
+            *(() if self._shared_addresses is None else self._shared_addresses.notices()),
             *notices(
                 disk_text="" if self._reserves is None else self._reserves.full_text,
                 clock_text=self.broker.clock_text,

@@ -280,6 +280,8 @@ RELAY_RETRY_SECONDS = 1.0
 """How long a coordinator counts as unreachable before the next try: meanwhile requests are answered at once."""
 RELAY_CHECK_INTERVAL_S = 1.0
 """How often an agent closes relays to agents whose sessions have ended."""
+SHARED_ADDRESS_CHECK_INTERVAL_S = 5.0
+"""How often an agent looks whether another one has its address for clients, and groups cannot form behind it."""
 RELAY_INTRODUCTION_BYTES_MAX = 256 * KIB
 """The introduction of a client: its principal's name and those of its groups, which a token bounds. All that arrive
 share UNAUTHENTICATED_BYTES_MAX."""

@@ -18,6 +18,7 @@ class NoticeKind(Enum):
     DISK_FULL = "the disk is full, no records are accepted"
     CLOCK_NOT_BELIEVED = "the clock is not believed"
     OBJECTS_DAMAGED = "consumers meet damaged objects"
+    GROUPS_DO_NOT_FORM = "agents share an address, and groups behind it do not form"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

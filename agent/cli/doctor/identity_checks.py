@@ -1,5 +1,7 @@
 """The checks by `penstock doctor` that ledger and bucket name each other, and that the ledger is no older copy (S9).
 
+Where they do, the state says which addresses other agents have: groups do not form behind a shared one without RELAY.
+
 Nothing is claimed, made or changed, and a broker that has its folder open is not disturbed. The messages are those with
 which an agent's start would fail (`agent.bucket.cluster_identity`).
 """
@@ -13,13 +15,23 @@ from agent.bucket.cluster_identity import REMEDY, REMEDY_DISAGREEMENT, check_mat
 from agent.bucket.open_store import open_store
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
-from agent.config.addresses import EtcdUrl, FileUrl, MemoryUrl, SqliteUrl, read_ledger_url, read_store_url
+from agent.cli.output import counted
+from agent.config.addresses import (
+    EtcdUrl,
+    FileUrl,
+    MemoryUrl,
+    SqliteUrl,
+    read_ledger_url,
+    read_store_url,
+    with_agent_name,
+)
 from agent.config.settings import Settings
 from agent.ledger.open_ledger import etcd_client
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing
+from coordinator.commands.commands import Endpoint
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, NewerRules
 from coordinator.ledger.sqlite import is_missing
 from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
@@ -44,6 +56,8 @@ async def check_identity(settings: Settings) -> AsyncIterator[DoctorFinding]:
             yield await _check_names(ledger, file)
             if store is not None and file is not None:
                 yield await _check_progress(ledger, store)
+                if isinstance(urls[0], EtcdUrl):
+                    yield await _check_addresses(settings, ledger, store)
     except (LedgerError, StoreError, CommandFailed) as error:
         yield _failed(error)
 
@@ -136,6 +150,24 @@ async def _check_progress(ledger: Ledger, store: ObjectStore) -> DoctorFinding:
     ]
     text = f"the ledger is at {(await ledger.head()).position}"
     return _finding(CheckStatus.FINE, f"{text}, and the bucket names {max(positions)}" if positions else text)
+
+
+async def _check_addresses(settings: Settings, ledger: Ledger, store: ObjectStore) -> DoctorFinding:
+    """The finding about an agent with these settings among those that are alive."""
+    from agent.ledger.bootstrap import load_state
+    from agent.server.relay.shared_addresses import REMEDY as REMEDY_SHARED
+    from agent.server.relay.shared_addresses import groups_fault
+
+    try:
+        sessions = (await load_state(ledger, store)).follower.state.sessions.values()
+    except NewerRules as error:
+        return _finding(CheckStatus.FAILED, str(error), "upgrade this program: until then an agent does not start")
+    advertised = [with_agent_name(shown, settings.name) for shown in settings.advertised]
+    endpoints = tuple(Endpoint(listener=each.name, host=each.host, port=each.port) for each in advertised if each.port)
+    fault = groups_fault(settings.name, endpoints, sessions)
+    verdict = CheckStatus.DOUBTFUL if fault else CheckStatus.FINE
+    text = fault or f"{counted(len(sessions), 'agent')} at work, and groups form behind the addresses of this one"
+    return DoctorFinding(name="addresses", verdict=verdict, text=text, remedy=REMEDY_SHARED if fault else "")
 
 
 def _failed(error: Exception) -> DoctorFinding:
