@@ -1,8 +1,8 @@
 """TLS of one listener, or of the HTTP port, as its settings describe it. No file is read here.
 
 In: Kafka's configs with the listener's own before the general ones, and the options `--tls-cert`, `--tls-key` and
-`--tls-client-ca`, which are shorthand for three general ones. Out: `TlsSettings`. `agent.security.tls.tls_files` reads the
-files.
+`--tls-client-ca`, which are shorthand for three general ones. Out: `TlsSettings`. `agent.security.tls.tls_files` reads
+the files.
 Source: org.apache.kafka.common.config.SslConfigs (Kafka 4.3); KIP-651 for PEM.
 """
 
@@ -44,8 +44,7 @@ class PrincipalSource(Enum):
 class KeyPair:
     """A private key and its certificates in PEM: each a file, or a text of the configuration.
 
-    The key is in `chain_path` too where neither `key` nor `key_path` is set, as in a PEM keystore. `ssl.keystore.key.file`
-    names a file of the key alone, as a Secret of Kubernetes has it.
+    The key is in `chain_path` too where neither `key` nor `key_path` is set, as in a PEM keystore.
     """
 
     chain_path: Path | None = None

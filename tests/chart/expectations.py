@@ -181,7 +181,7 @@ def listeners_are_ports_and_have_an_address(manifests: Manifests) -> None:
     protocols = dict(row.split(":") for row in options["set"]["listener.security.protocol.map"].split(","))
     assert protocols.keys() == listeners.keys()
     is_encrypted = options["http"].startswith("https://")
-    assert all(("SSL" in protocol) is is_encrypted for protocol in protocols.values())
+    assert all(("SSL" in protocol) is is_encrypted for name, protocol in protocols.items() if name != "RELAY")
     assert options.get("insecure", False) is not is_encrypted
     for each in manifests.agents():
         container = agent_container(each)
@@ -189,12 +189,63 @@ def listeners_are_ports_and_have_an_address(manifests: Manifests) -> None:
         assert {port for _host, port in listeners.values()} | {9644} == ports
         advertised = dict(_listener(text) for text in variables(container)["PENSTOCK_ADVERTISE"].split(","))
         assert advertised.keys() == listeners.keys()
-        own = "{dashed:$(POD_IP)}." + f"{NAME}-agents.streams.svc" if is_encrypted else "$(POD_IP)"
+        address = "[$(POD_IP)]" if options["listen"][0].startswith("INTERNAL://[::]") else "$(POD_IP)"
+        own = "{dashed:$(POD_IP)}." + f"{NAME}-agents.streams.svc" if is_encrypted else address
         assert advertised["INTERNAL"] == (own, 9092)
         scheme = "https" if is_encrypted else "http"
         assert variables(container)["PENSTOCK_ADVERTISE_HTTP"] == f"{scheme}://{own}:9644"
+    every = "[::]" if "[" in options["http"] else "0.0.0.0"
     for host, _port in listeners.values():
-        assert host == "0.0.0.0"  # also loopback, which `kubectl port-forward` connects to
+        assert host == every  # also loopback, which `kubectl port-forward` connects to
+
+
+def services_have_addresses_of_the_families_that_agents_listen_on(manifests: Manifests) -> None:
+    is_dual = "[::]" in toml(manifests)["http"]
+    for service in manifests.all("Service"):
+        assert service["spec"].get("ipFamilyPolicy", "") == ("PreferDualStack" if is_dual else "")
+    for etcd in manifests.all("StatefulSet"):
+        listening = [word for word in agent_container(etcd)["args"] if word.startswith("--listen-")]
+        assert all(("//[::]:" if is_dual else "//0.0.0.0:") in word for word in listening)
+
+
+def agents_that_share_an_address_relay_to_each_other(manifests: Manifests) -> None:
+    """They are asked for certificates of each other wherever clients have names, rights or encryption."""
+    options = toml(manifests)
+    configs, listeners = options["set"], dict(_listener(text) for text in options["listen"])
+    is_sharing = any("$(" not in host for host, _port in _advertised(manifests))
+    assert ("RELAY" in listeners) is is_sharing
+    own = {name.removeprefix("listener.name.relay."): value for name, value in configs.items() if ".relay." in name}
+    authorities = [each for each in manifests.all("Certificate") if each["spec"].get("isCA")]
+    protocols = dict(row.split(":") for row in configs["listener.security.protocol.map"].split(","))
+    is_protected = protocols.get("RELAY") == "SSL"
+    assert bool(own) is is_protected
+    if is_sharing:
+        assert is_protected is any(protocol != "PLAINTEXT" for name, protocol in protocols.items() if name != "RELAY")
+    for each in manifests.agents() if is_sharing else ():
+        advertised = dict(_listener(text) for text in variables(agent_container(each))["PENSTOCK_ADVERTISE"].split(","))
+        assert listeners["RELAY"][1] == 9095
+        assert advertised["RELAY"] == (advertised["INTERNAL"][0], 9095)
+        assert not is_protected or ".svc" in advertised["RELAY"][0], "the name that the certificate has"
+    for service in manifests.all("Service"):
+        assert "relay" not in [port["targetPort"] for port in service["spec"]["ports"]], "clients must not reach it"
+    if is_protected:
+        assert own.pop("penstock.ssl.principal.source") == "SUBJECT"
+        assert own == {
+            "ssl.client.auth": "required",
+            "ssl.principal.mapping.rules": "DEFAULT",
+            "ssl.keystore.location": "/etc/penstock/relay/tls.crt",
+            "ssl.keystore.key.file": "/etc/penstock/relay/tls.key",
+            "ssl.truststore.location": "/etc/penstock/relay/ca.crt",
+        }
+        assert f"User:CN={NAME}-relay" in configs["super.users"].split(";"), "it needs CLUSTER_ACTION"
+    for authority in authorities:
+        issuers = {each["metadata"]["name"]: each["spec"] for each in manifests.all("Issuer")}
+        of_agents = manifests.named("Certificate", f"{NAME}-relay")["spec"]
+        assert issuers[of_agents["issuerRef"]["name"]] == {"ca": {"secretName": authority["spec"]["secretName"]}}
+        assert issuers[authority["spec"]["issuerRef"]["name"]] == {"selfSigned": {}}
+        assert of_agents["commonName"] == f"{NAME}-relay"
+        assert of_agents["dnsNames"] == [f"*.{NAME}-agents.streams.svc"]
+        assert of_agents["usages"] == ["server auth", "client auth"]
 
 
 def external_addresses_reach_the_listener_that_advertises_them(manifests: Manifests) -> None:
@@ -206,7 +257,7 @@ def external_addresses_reach_the_listener_that_advertises_them(manifests: Manife
         advertised = dict(_listener(text) for text in variables(container)["PENSTOCK_ADVERTISE"].split(","))
         for name, (host, port) in advertised.items():
             own = names[listeners[name][1]]
-            if name == "INTERNAL":
+            if name in ("INTERNAL", "RELAY"):
                 continue
             if host == "$(HOST_IP)":
                 assert own["hostPort"] == port
@@ -284,12 +335,15 @@ def the_network_is_closed_where_it_is_restricted(manifests: Manifests) -> None:
             continue
         assert spec["policyTypes"] == ["Ingress", "Egress"]
         assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "agent"
-        clients, inside = spec["ingress"]
-        assert "http" not in _ports(clients)
+        clients, inside, *relay = spec["ingress"]
         ports = [port["name"] for port in agent_container(manifests.agents()[0])["ports"]]
-        assert sorted(_ports(clients)) == sorted(name for name in ports if name != "http")
+        assert sorted(_ports(clients)) == sorted(name for name in ports if name not in ("http", "relay"))
+        of_agents = {"podSelector": {"matchLabels": {**_selector(), "app.kubernetes.io/component": "agent"}}}
+        alone = {"ports": [{"protocol": "TCP", "port": "relay"}], "from": [of_agents]}
+        assert relay == ([alone] if "relay" in ports else [])
         assert {"podSelector": {"matchLabels": _selector()}} in inside["from"]
         names, agents, ledger, store = spec["egress"]
+        assert ("relay" in _ports(agents)) is ("relay" in ports)
         assert _ports(names) == [53, 53]
         assert agents["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "agent"
         assert _ports(ledger) == [2379]
@@ -301,6 +355,8 @@ def the_network_is_closed_where_it_is_restricted(manifests: Manifests) -> None:
 def the_certificate_has_the_names_that_clients_use(manifests: Manifests) -> None:
     for certificate in manifests.all("Certificate"):
         spec = certificate["spec"]
+        if "-relay" in certificate["metadata"]["name"]:
+            continue
         assert {f"{NAME}.streams.svc", f"*.{NAME}-agents.streams.svc"} <= set(spec["dnsNames"])
         assert spec["usages"] == ["server auth", "client auth"]
         assert spec["secretName"] == f"{NAME}-tls"
@@ -389,6 +445,8 @@ ALL: Final[tuple[Callable[[Manifests], None], ...]] = (
     selectors_find_their_pods_and_no_others,
     services_lead_to_ports_of_their_pods,
     listeners_are_ports_and_have_an_address,
+    services_have_addresses_of_the_families_that_agents_listen_on,
+    agents_that_share_an_address_relay_to_each_other,
     external_addresses_reach_the_listener_that_advertises_them,
     every_file_that_is_named_is_mounted,
     nothing_secret_is_written_out,

@@ -82,7 +82,8 @@ PODS = (
     Mutation("_pod.tpl", "fieldPath: status.hostIP", "fieldPath: status.podIP", "host-ports"),
     Mutation("_pod.tpl", "value: /etc/penstock/config/penstock.toml", "value: /etc/penstock.toml"),
     Mutation("_pod.tpl", "- name: tmp\n  mountPath: /tmp", "- name: tmp\n  mountPath: /temporary"),
-    Mutation("_pod.tpl", '"http://$(POD_IP):9644"', '"http://0.0.0.0:9644"'),
+    Mutation("_pod.tpl", 'printf "http://%s:9644"', 'printf "http://%s:80"'),
+    Mutation("_pod.tpl", '"folder" "relay"', '"folder" "relays"', "one-address-tls"),
     Mutation("_pod.tpl", "mountPath: /cache", "mountPath: /kernels"),
     Mutation(
         "_pod.tpl",
@@ -102,9 +103,31 @@ PODS = (
 )
 ADDRESSES = (
     Mutation(
-        "_listeners.tpl", 'ternary (include "penstock.podHost" .) "$(POD_IP)"', 'ternary "$(POD_IP)" "$(POD_IP)"', "tls"
+        "_listeners.tpl", 'ternary (include "penstock.podHost" .)', 'ternary (include "penstock.podAddress" .)', "tls"
     ),
-    Mutation("_listeners.tpl", '"$(HOST_IP)" .host', '"$(POD_IP)" .host', "host-ports"),
+    Mutation("_listeners.tpl", '"[$(HOST_IP)]" "$(HOST_IP)"', '"[$(HOST_IP)]" "$(POD_IP)"', "host-ports"),
+    Mutation("_listeners.tpl", '"[$(POD_IP)]" "$(POD_IP)"', '"$(POD_IP)" "$(POD_IP)"', "ipv6"),
+    Mutation("_listeners.tpl", 'ternary "[::]" "0.0.0.0"', 'ternary "0.0.0.0" "0.0.0.0"', "ipv6"),
+    Mutation("_listeners.tpl", "PreferDualStack", "SingleStack", "ipv6"),
+    Mutation("_listeners.tpl", '"RELAY" "port" 9095', '"RELAY" "port" 9096', "one-address"),
+    Mutation("_listeners.tpl", '(ne .Values.external.type "HostPort")', "true", "host-ports"),
+    Mutation(
+        "_listeners.tpl", "(or .Values.tls.enabled .Values.authentication.enabled (", "(and false (", "one-address-tls"
+    ),
+    Mutation("_listeners.tpl", 'ternary "PLAINTEXT" "SSL"', 'ternary "SSL" "SSL"', "one-address"),
+    Mutation("_settings.tpl", '.ssl.client.auth" $own) "required"', '.ssl.client.auth" $own) "requested"', "tls"),
+    Mutation("_settings.tpl", '$own) "DEFAULT"', '$own) "RULE:.*/admin/"', "tls"),
+    Mutation("_settings.tpl", '"User:CN=%s"', '"User:%s"', "one-address-tls"),
+    Mutation("services.yaml", "{{- if .isExternal }}", '{{- if ne .name "INTERNAL" }}', "one-address"),
+    Mutation("relay.yaml", "  ca:\n    secretName", "  ca:\n    # secretName", "one-address-tls"),
+    Mutation("relay.yaml", "commonName: {{ $name }}\n", "commonName: penstock\n", "one-address-tls"),
+    Mutation("network.yaml", '{{- if ne .name "RELAY" }}', "{{- if true }}", "one-address"),
+    Mutation(
+        "network.yaml",
+        "- {protocol: TCP, port: relay}\n      from:",
+        "- {protocol: TCP, port: kafka}\n      from:",
+        "one-address",
+    ),
     Mutation("_listeners.tpl", "ternary .nodePort .port | int", "ternary .port .port | int", "node-ports"),
     Mutation(
         "_listeners.tpl",
@@ -114,8 +137,8 @@ ADDRESSES = (
     ),
     Mutation("_listeners.tpl", 'ternary "SSL" "PLAINTEXT"', 'ternary "PLAINTEXT" "PLAINTEXT"', "tls"),
     Mutation("_settings.tpl", '"name-is-mine" true', '"name-is-mine" false'),
-    Mutation("_settings.tpl", '"%s://0.0.0.0:%d"', '"%s://127.0.0.1:%d"'),
-    Mutation("_settings.tpl", '"http" "https://0.0.0.0:9644"', '"http" "http://0.0.0.0:9644"', "tls"),
+    Mutation("_listeners.tpl", '"[::]" "0.0.0.0"', '"[::]" "127.0.0.1"'),
+    Mutation("_settings.tpl", 'printf "https://%s:9644"', 'printf "http://%s:9644"', "tls"),
     Mutation("services.yaml", "clusterIP: None", "type: ClusterIP"),
     Mutation("services.yaml", "publishNotReadyAddresses: false", "publishNotReadyAddresses: true"),
     Mutation("services.yaml", "targetPort: {{ .portName }}", "targetPort: kafka", "one-address"),

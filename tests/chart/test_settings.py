@@ -11,11 +11,13 @@ from agent.cli.main import app as command_line
 from agent.config.listener_security import SecurityProtocol
 from agent.config.settings import CliCommand, Settings, load_settings
 from agent.config.tls_settings import ClientAuth
-from tests.chart.rendering import SETUPS, Manifest, Manifests, containers, render, setup
+from tests.chart.rendering import NAME, SETUPS, Manifest, Manifests, containers, render, setup
 from tests.support.certificates import TestAuthority
 
 FOLDER = "/etc/penstock"
 POD = {"POD_NAME": "records-penstock-7d9f-x2x4q", "POD_IP": "10.77.1.2", "HOST_IP": "192.0.2.7"}
+POD_IP_OF_IPV6 = "fd00:77::2"
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ZONE = "eu-west-1a"
 AGENT_COMMANDS = ("agent", "recover", "audit", "doctor")
 """Commands that take the options of an agent. The others are clients."""
@@ -34,6 +36,7 @@ def secret_texts(authority: TestAuthority) -> Mapping[str, Mapping[str, bytes]]:
     return {
         "tls": pair,
         "etcd": pair,
+        "relay": pair,
         "client-ca": {"ca.crt": ca},
         "store-ca": {"ca.crt": ca},
         "http": {"tokens": b"User:spark 0123456789abcdef0123456789abcdef\n"},
@@ -81,6 +84,8 @@ def environment(container: Manifest, root: Path) -> dict[str, str]:
     for each in container["env"]:
         if "value" not in each:
             found[each["name"]] = POD.get(each["name"], ZONE if each["name"] == "PENSTOCK_ZONE" else "secret")
+            if each["name"] == "POD_IP" and any("[$(POD_IP)]" in other.get("value", "") for other in container["env"]):
+                found["POD_IP"] = POD_IP_OF_IPV6
             continue
         value = each["value"]
         for name, known in list(found.items()):
@@ -161,7 +166,9 @@ def test_production_encrypts_authenticates_and_has_its_first_users(tmp_path: Pat
 
 def test_clients_need_certificates_where_the_values_say_so(tmp_path: Path, authority: TestAuthority) -> None:
     settings = agent_settings("tls", tmp_path, authority)
-    assert [listener.name for listener in settings.listeners] == ["INTERNAL", "EXTERNAL"]
+    assert [listener.name for listener in settings.listeners] == ["INTERNAL", "EXTERNAL", "RELAY"]
+    assert settings.authorizer.is_enabled
+    assert {principal.name for principal in settings.authorizer.super_users} == {"CN=admin", f"CN={NAME}-relay"}
     for listener in settings.listeners:
         security = settings.security_of(listener.name)
         assert security.tls is not None
@@ -178,14 +185,61 @@ def test_clients_need_certificates_where_the_values_say_so(tmp_path: Path, autho
         ("node-ports", "EXTERNAL://nodes.example.net:31094"),
         ("host-ports", "EXTERNAL://192.0.2.7:9094"),
         ("zones", "EU_WEST_1A://kafka-a.example.net:9094"),
+        ("ipv6", "EXTERNAL://[2001:db8::9092]:9094"),
     ],
 )
 def test_clients_outside_are_given_the_address_that_leads_to_agents(
     name: str, address: str, tmp_path: Path, authority: TestAuthority
 ) -> None:
     settings = agent_settings(name, tmp_path, authority)
-    assert str(settings.advertised[0]) == "INTERNAL://10.77.1.2:9092"
+    own = "10.77.1.2" if name != "ipv6" else "[fd00:77::2]"
+    assert str(settings.advertised[0]) == f"INTERNAL://{own}:9092"
     assert str(settings.advertised[1]) == address
+    relays = [str(each) for each in settings.advertised if each.name == "RELAY"]
+    assert relays == ([f"RELAY://{own}:9095"] if name != "host-ports" else [])
+
+
+def test_agents_that_share_an_address_are_sure_of_each_other(tmp_path: Path, authority: TestAuthority) -> None:
+    settings = agent_settings("one-address-tls", tmp_path, authority)
+    assert str(settings.advertised[-1]) == "RELAY://10-77-1-2.records-penstock-agents.streams.svc:9095"
+    assert settings.security_of("EXTERNAL").protocol is SecurityProtocol.SASL_SSL
+    tls = settings.security_of("RELAY").tls
+    assert tls is not None
+    assert tls.client_auth is ClientAuth.REQUIRED
+    assert tls.key_pair != settings.security_of("EXTERNAL").tls.key_pair  # type: ignore[union-attr]
+    assert f"CN={NAME}-relay" in {principal.name for principal in settings.authorizer.super_users}
+
+
+@pytest.mark.parametrize(
+    ("values", "protocol", "has_super_user"),
+    [
+        ([], SecurityProtocol.PLAINTEXT, False),
+        (['relay.existingSecret="r"', 'tls={"enabled":true,"existingSecret":"c"}'], SecurityProtocol.SSL, False),
+        (['authentication={"enabled":true,"superUsers":["User:a"]}'], SecurityProtocol.SSL, True),
+        (
+            ['authentication={"superUsers":["User:ANONYMOUS"]}', f'kafka={{"authorizer.class.name":"{AUTHORIZER}"}}'],
+            SecurityProtocol.SSL,
+            True,
+        ),
+        (
+            [
+                'authentication={"enabled":true,"users":[{"name":"a","passwordSecret":{"name":"a"}}]}',
+                'kafka={"authorizer.class.name":""}',
+            ],
+            SecurityProtocol.SSL,
+            False,
+        ),
+    ],
+)
+def test_a_relay_is_protected_wherever_the_agent_asks_for_it(
+    values: list[str], protocol: SecurityProtocol, *, has_super_user: bool, tmp_path: Path, authority: TestAuthority
+) -> None:
+    manifests = render(SETUPS["one-address"], values=values)
+    pod = manifests.agents()[0]["spec"]["template"]["spec"]
+    settings = settings_of(manifests, pod, tmp_path, authority)
+    assert settings.security_of("RELAY").protocol is protocol
+    names = {principal.name for principal in settings.authorizer.super_users}
+    assert (f"CN={NAME}-relay" in names) is has_super_user
 
 
 @pytest.mark.parametrize(("value", "is_held"), [("null", None), ("true", True), ("false", False)])

@@ -52,9 +52,14 @@
 {{- fail (printf "authentication.mechanisms: %s sends secrets as they are, so it needs tls.enabled" .) -}}
 {{- end -}}
 {{- end -}}
-{{- else if or .superUsers .users .secretKey.name .plainUsers.name -}}
+{{- else if or .users .secretKey.name .plainUsers.name (and .superUsers (not (include "penstock.hasAuthorizer" $))) -}}
 {{- fail "authentication.enabled is false, so authentication.superUsers, users, secretKey and plainUsers do nothing: set authentication.enabled=true" -}}
+{{- else if and (include "penstock.hasAuthorizer" $) (not .superUsers) -}}
+{{- fail "tls.clientAuth: certificates name clients, and ACLs count, so nobody could do anything. Name a principal in authentication.superUsers, as in User:CN=admin" -}}
 {{- end -}}
+{{- end -}}
+{{- if and $v.relay.existingSecret (not (include "penstock.hasRelayTls" .)) -}}
+{{- fail "relay.existingSecret does nothing: agents have certificates of each other where clients outside share an address (external), and with TLS, log-ins or ACLs" -}}
 {{- end -}}
 {{- end -}}
 

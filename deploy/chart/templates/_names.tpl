@@ -53,6 +53,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.tls.existingSecret | default (printf "%s-tls" (include "penstock.fullname" .)) -}}
 {{- end -}}
 
+{{/* The Secret of agents' certificate for each other, likewise. */}}
+{{- define "penstock.relaySecret" -}}
+{{- .Values.relay.existingSecret | default (include "penstock.relayName" .) -}}
+{{- end -}}
+
 {{/* The agents that are there at least: for the alert AgentsMissing. */}}
 {{- define "penstock.agentCount" -}}
 {{- $each := .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas .Values.replicas -}}

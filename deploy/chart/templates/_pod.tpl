@@ -69,7 +69,7 @@ volumeMounts:
 - name: PENSTOCK_ADVERTISE
   value: {{ include "penstock.advertise" . | quote }}
 - name: PENSTOCK_ADVERTISE_HTTP
-  value: {{ .Values.tls.enabled | ternary (printf "https://%s:9644" (include "penstock.podHost" .)) "http://$(POD_IP):9644" | quote }}
+  value: {{ .Values.tls.enabled | ternary (printf "https://%s:9644" (include "penstock.podHost" .)) (printf "http://%s:9644" (include "penstock.podAddress" .)) | quote }}
 {{- with .Values.ledger.passwordSecret }}
 {{- if .name }}
 - name: PENSTOCK_LEDGER_PASSWORD
@@ -126,6 +126,9 @@ envFrom:
 {{- if and (ne .tls.clientAuth "none") .tls.clientCaSecret -}}
 {{- $folders = append $folders (dict "folder" "client-ca" "secret" .tls.clientCaSecret) -}}
 {{- end -}}
+{{- end -}}
+{{- if include "penstock.hasRelayTls" $ -}}
+{{- $folders = append $folders (dict "folder" "relay" "secret" (include "penstock.relaySecret" $)) -}}
 {{- end -}}
 {{- if .http.tokensSecret.name -}}
 {{- $folders = append $folders (dict "folder" "http" "secret" .http.tokensSecret.name "key" .http.tokensSecret.key "file" "tokens") -}}

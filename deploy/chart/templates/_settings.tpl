@@ -15,7 +15,7 @@ etcd://{{ join "," $members }}/{{ include "penstock.fullname" . }}
 {{- define "penstock.options" -}}
 {{- $listen := list -}}
 {{- range include "penstock.listeners" . | fromJsonArray -}}
-{{- $listen = append $listen (printf "%s://0.0.0.0:%d" .name (int .port)) -}}
+{{- $listen = append $listen (printf "%s://%s:%d" .name (include "penstock.everyAddress" $) (int .port)) -}}
 {{- end -}}
 {{- $options := dict "ledger" (include "penstock.ledger" .) "store" .Values.store.url "listen" $listen "cache-dir" "/cache" -}}
 {{- /* Names of pods are unique, so a session that has the agent's name is that of its ended container. */ -}}
@@ -33,14 +33,14 @@ etcd://{{ join "," $members }}/{{ include "penstock.fullname" . }}
 {{- end -}}
 {{- end -}}
 {{- if .Values.tls.enabled -}}
-{{- $_ := set $options "http" "https://0.0.0.0:9644" -}}
+{{- $_ := set $options "http" (printf "https://%s:9644" (include "penstock.everyAddress" .)) -}}
 {{- $_ := set $options "tls-cert" "/etc/penstock/tls/tls.crt" -}}
 {{- $_ := set $options "tls-key" "/etc/penstock/tls/tls.key" -}}
 {{- if ne .Values.tls.clientAuth "none" -}}
 {{- $_ := set $options "tls-client-ca" (empty .Values.tls.clientCaSecret | ternary "/etc/penstock/tls/ca.crt" "/etc/penstock/client-ca/ca.crt") -}}
 {{- end -}}
 {{- else -}}
-{{- $_ := set $options "http" "0.0.0.0:9644" -}}
+{{- $_ := set $options "http" (printf "%s:9644" (include "penstock.everyAddress" .)) -}}
 {{- $_ := set $options "insecure" true -}}
 {{- end -}}
 {{- if kindIs "bool" .Values.rulesHold -}}
@@ -64,18 +64,32 @@ etcd://{{ join "," $members }}/{{ include "penstock.fullname" . }}
 {{- define "penstock.brokerConfigs" -}}
 {{- $protocols := list -}}
 {{- range include "penstock.listeners" . | fromJsonArray -}}
-{{- $protocols = append $protocols (printf "%s:%s" .name (include "penstock.protocol" $)) -}}
+{{- $protocols = append $protocols (printf "%s:%s" .name (include "penstock.protocolOf" (dict "root" $ "listener" .name))) -}}
 {{- end -}}
 {{- $configs := dict "listener.security.protocol.map" (join "," $protocols) -}}
 {{- if and .Values.tls.enabled (ne .Values.tls.clientAuth "none") -}}
 {{- $_ := set $configs "ssl.client.auth" .Values.tls.clientAuth -}}
 {{- end -}}
+{{- $superUsers := .Values.authentication.superUsers -}}
+{{- if include "penstock.hasRelayTls" . -}}
+{{- $own := "listener.name.relay" -}}
+{{- $_ := set $configs (printf "%s.ssl.keystore.location" $own) "/etc/penstock/relay/tls.crt" -}}
+{{- $_ := set $configs (printf "%s.ssl.keystore.key.file" $own) "/etc/penstock/relay/tls.key" -}}
+{{- $_ := set $configs (printf "%s.ssl.truststore.location" $own) "/etc/penstock/relay/ca.crt" -}}
+{{- $_ := set $configs (printf "%s.ssl.client.auth" $own) "required" -}}
+{{- /* What `kafka` says of names is for clients' certificates. */ -}}
+{{- $_ := set $configs (printf "%s.ssl.principal.mapping.rules" $own) "DEFAULT" -}}
+{{- $_ := set $configs (printf "%s.penstock.ssl.principal.source" $own) "SUBJECT" -}}
+{{- if include "penstock.hasAuthorizer" . -}}
+{{- $superUsers = append $superUsers (printf "User:CN=%s" (include "penstock.relayName" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- if $superUsers -}}
+{{- $_ := set $configs "super.users" (join ";" $superUsers) -}}
+{{- end -}}
 {{- with .Values.authentication -}}
 {{- if .enabled -}}
 {{- $_ := set $configs "sasl.enabled.mechanisms" (join "," .mechanisms) -}}
-{{- if .superUsers -}}
-{{- $_ := set $configs "super.users" (join ";" .superUsers) -}}
-{{- end -}}
 {{- if .secretKey.name -}}
 {{- $_ := set $configs "penstock.secret.key.file" "/etc/penstock/secret-key/key" -}}
 {{- end -}}

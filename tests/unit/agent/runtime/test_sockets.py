@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 
 @pytest.mark.parametrize(("host", "is_of_both"), [("::", True), ("::1", False)])
-def test_every_address_is_of_both_families(host: str, is_of_both: bool) -> None:  # noqa: FBT001 - a column
+def test_every_address_is_of_both_families(host: str, *, is_of_both: bool) -> None:
     with bound_socket(host, 0) as listening:
         listening.listen()
         port = listening.getsockname()[1]
