@@ -13,7 +13,7 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tools.archives import unpack_tar
@@ -184,11 +184,15 @@ def write_archive(destination: Path, image: Image, name: str, tag: str) -> str:
         _blob(_digest(manifest)): manifest,
         **{_blob(layer.digest): layer.path for layer in image.layers},
     }
+    folders = {str(folder) for path in files for folder in PurePosixPath(path).parents[:-1]}
     with tarfile.open(destination, "w", format=tarfile.PAX_FORMAT) as archive:
-        for path, content in sorted(files.items()):
+        for path, content in sorted([*files.items(), *((folder, None) for folder in folders)]):
             entry = tarfile.TarInfo(path)
             entry.mtime = FILE_TIME
-            if isinstance(content, Path):
+            if content is None:  # some readers make no folders but those that are entries
+                entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(entry)
+            elif isinstance(content, Path):
                 entry.size = content.stat().st_size
                 with content.open("rb") as stream:
                     archive.addfile(entry, stream)

@@ -130,6 +130,15 @@ def blob(files: dict[str, bytes], descriptor: dict[str, Any]) -> bytes:
     return content
 
 
+def test_a_folder_of_the_archive_comes_before_its_files(layers: list[Layer], tmp_path: Path) -> None:
+    archived(layers, tmp_path)
+    with tarfile.open(tmp_path / "image.tar") as archive:
+        entries = archive.getmembers()
+    folders = [entry.name for entry in entries if entry.isdir()]
+    assert folders == ["blobs", "blobs/sha256"]
+    assert [entry.name for entry in entries][:2] == folders
+
+
 def test_the_archive_is_an_image_layout(layers: list[Layer], tmp_path: Path) -> None:
     digest, files = archived(layers, tmp_path)
     assert json.loads(files["oci-layout"]) == {"imageLayoutVersion": "1.0.0"}
