@@ -17,10 +17,11 @@ from tools.image import BuiltImage, build_image
 from tools.oci import unpack_archive
 from tools.steps import ROOT
 
-pytestmark = pytest.mark.slow
 BUILD_SECONDS_MAX = 1800
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(BUILD_SECONDS_MAX)]
+"""Each test may be the first one, which builds."""
 DATA = Path("/var/lib/penstock/data")
-UNPACKED_BYTES_MAX = 600_000_000
+UNPACKED_BYTES_MAX = 570_000_000
 READY_CPU_SECONDS_MAX = 3.0
 RECORDS = 2_000
 SHELLS = {"sh", "bash", "dash", "ash", "busybox", "zsh", "perl", "apt", "apt-get", "dpkg", "pip", "uv"}
@@ -83,7 +84,6 @@ def image(built: BuiltImage, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     subprocess.run(["rm", "-rf", root], check=True)
 
 
-@pytest.mark.timeout(BUILD_SECONDS_MAX)
 def test_the_same_commit_gives_the_same_digest(built: BuiltImage, tmp_path: Path) -> None:
     again = build_image(tmp_path / "dist", source=clone(tmp_path / "second-clone"))
     assert [layer.content_digest for layer in again.layers] == [layer.content_digest for layer in built.layers]
@@ -91,7 +91,6 @@ def test_the_same_commit_gives_the_same_digest(built: BuiltImage, tmp_path: Path
     assert again.path.read_bytes() == built.path.read_bytes()
 
 
-@pytest.mark.timeout(BUILD_SECONDS_MAX)
 def test_nothing_in_the_image_runs_commands_or_raises_rights(image: Unpacked) -> None:
     files = [path for path in image.root.rglob("*") if path.is_file() or path.is_symlink()]
     assert not [path for path in files if path.name in SHELLS and os.access(path, os.X_OK) and path.is_file()]
