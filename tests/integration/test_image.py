@@ -80,6 +80,7 @@ def image(built: BuiltImage, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     if os.geteuid() != 0:
         pytest.skip("only root can take another user and a root of its own")
     root = tmp_path_factory.mktemp("unpacked")
+    root.chmod(0o755)
     yield Unpacked(root=root, config=unpack_archive(built.path, root)["config"])
     subprocess.run(["rm", "-rf", root], check=True)
 
