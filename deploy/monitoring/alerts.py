@@ -149,7 +149,11 @@ ALERTS: Final[Sequence[Alert]] = (
     ),
     Alert(
         name="TransactionHangs",
-        expression="max by (job) (penstock_transaction_oldest_open_seconds) > 1200",
+        # While etcd is away no transaction can end, and that outage has its own page.
+        expression=(
+            "max by (job) (penstock_transaction_oldest_open_seconds) > 1200 "
+            "unless on (job) max by (job) (penstock_ledger_outage_seconds) > 30"
+        ),
         lasting="2m",
         severity=PAGE,
         summary="A transaction has been open for {{ $value | humanizeDuration }}: read_committed waits for it.",

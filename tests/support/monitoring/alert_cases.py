@@ -209,6 +209,15 @@ CASES: Final[Sequence[Case]] = (
         {"penstock_transaction_oldest_open_seconds{}": "0+60x40"},
     ),
     quiet("TransactionHangs", "page", "20m", {"penstock_transaction_oldest_open_seconds{}": "0+60x40"}),
+    quiet(
+        "TransactionHangs",
+        "page",
+        "30m",
+        {
+            "penstock_transaction_oldest_open_seconds{}": "0+60x40",
+            "penstock_ledger_outage_seconds{b}": "0+60x40",
+        },
+    ),
     fires(
         "LastStableOffsetStuck",
         "ticket",
