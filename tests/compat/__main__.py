@@ -1,10 +1,12 @@
 """`make compat`: other people's tests against Penstock, with one agent and with three, and a report.
 
-    python -m tests.compat [SUITE...] [--agents 1] [--only WORDS] [--folder PATH] [--kafka | --bootstrap HOST:PORT]
+    python -m tests.compat [SUITE...] [--agents 1] [--only WORDS] [--folder PATH]
+                           [--kafka | --bootstrap HOST:PORT | --one-address]
 
---kafka runs them against Apache Kafka, for the baseline. The outcome of each test is recorded, and the report card in
-docs/compatibility.md is written again. The exit status is 1 if a test failed that the suite's known_failures.txt does
-not name, or if one passed that it names.
+--kafka runs them against Apache Kafka, for the baseline. --one-address runs tests of groups and transactions against
+three agents behind one address, which relay requests of groups, and records nothing. Otherwise the outcome of each test
+is recorded, and the report card in docs/compatibility.md is written again. The exit status is 1 if a test failed that
+the suite's known_failures.txt does not name, or if one passed that it names.
 """
 
 import argparse
@@ -49,14 +51,17 @@ def main() -> int:
 
 def _run_suite(suite: Suite, agents_count: int, folder: Path, options: argparse.Namespace) -> bool:
     """Runs a suite, says its outcomes as they come, and records them where it was run as a whole."""
+    only = options.only or (suite.of_groups if options.one_address else "")
     peer = options.bootstrap or (KAFKA if options.kafka else AGENTS[agents_count])
+    if options.one_address:
+        peer = f"{peer} behind one address"
     print(f"\n{suite.title} {suite.version}: {peer}", flush=True)
     outcomes: list[Outcome] = []
     for number, part in enumerate(suite.parts):
         if part.has_issuer and options.kafka:
             continue
         with _target(part, folder / f"broker-{number}", agents_count, options) as target:
-            for outcome in part.run(target, folder / f"part-{number}", options.only):
+            for outcome in part.run(target, folder / f"part-{number}", only):
                 print(outcome, flush=True)
                 outcomes.append(outcome)
     verdict = judge(outcomes, {} if options.kafka else suite.known_failures(agents_count))
@@ -74,7 +79,11 @@ def _target(part: Part, folder: Path, agents_count: int, options: argparse.Names
     if options.bootstrap:
         yield Target(bootstrap=options.bootstrap, agents_count=agents_count)
         return
-    start = kafka_target if options.kafka else partial(penstock_target, has_issuer=part.has_issuer)
+    start = (
+        kafka_target
+        if options.kafka
+        else partial(penstock_target, has_issuer=part.has_issuer, has_one_address=options.one_address)
+    )
     with start(folder, agents_count, part.settings, has_racks=part.has_racks, protocol=part.protocol) as target:
         yield target
 
@@ -88,10 +97,14 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--agents", type=int, action="append", choices=list(AGENTS), help="with so many agents alone")
     parser.add_argument("--only", default="", metavar="WORDS", help="tests whose names begin with one of these: a,b")
     parser.add_argument("--folder", type=Path, help="where data and logs go, a temporary folder by default")
-    parser.add_argument("--bootstrap", default="", help="a broker that runs already, instead of Penstock")
-    parser.add_argument("--kafka", action="store_true", help="run against Apache Kafka, and record the baseline")
+    peers = parser.add_mutually_exclusive_group()
+    peers.add_argument("--bootstrap", default="", help="a broker that runs already, instead of Penstock")
+    peers.add_argument("--one-address", action="store_true", help="three agents behind one address; of groups alone")
+    peers.add_argument("--kafka", action="store_true", help="run against Apache Kafka, and record the baseline")
     parser.add_argument("--card", action="store_true", help="only write the report card in docs/compatibility.md")
     options = parser.parse_args(arguments)
+    if options.one_address:
+        options.agents = [max(AGENTS)]
     options.agents = options.agents or ([1] if options.bootstrap else list(AGENTS))
     return options
 

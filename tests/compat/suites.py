@@ -47,6 +47,8 @@ class Suite:
     parts: tuple[Part, ...]
     kafka_brokers_count: int = 1
     """How many brokers of Apache Kafka give the baseline."""
+    of_groups: str = ""
+    """What chooses its tests of groups and transactions, as `--only` does; "" for all of its tests."""
     failures_note: str = ""
     """Where its failures are listed, if not in the report card."""
 

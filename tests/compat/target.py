@@ -13,7 +13,10 @@ from pathlib import Path
 from agent.ledger.node_ids import DEFAULT_NAME, node_id_of
 from tests.compat.access import PLAINTEXT, Access, make_access
 from tests.support.auth.token_issuer import token_issuer
+from tests.support.certificates import TestAuthority
 from tests.support.cluster.cluster import ClusterFactory
+from tests.support.cluster.one_address import one_address
+from tests.support.cluster.relay_listener import RELAY_LISTEN, relay_by_tls, super_users
 from tests.support.processes import provided
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import MinioProcess, PenstockFactory
@@ -72,29 +75,22 @@ def penstock_target(
     has_racks: bool = False,
     protocol: str = PLAINTEXT,
     has_issuer: bool = False,
+    has_one_address: bool = False,
 ) -> Iterator[Target]:
     """Penstock with fresh data in `folder`: `SETTINGS`, and the broker configs `settings` over them.
 
     With `has_racks` each of several agents is in a zone of its own, `RACK` and its node id. `protocol` is that of the
-    listener; with `has_issuer` its clients bring tokens.
+    listener; with `has_issuer` its clients bring tokens. With `has_one_address` one address leads to all agents, and
+    they relay requests of groups to each other.
     """
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         access = make_access(protocol, folder / "access")
         if access and has_issuer:
             access = replace(access, issuer=stack.enter_context(token_issuer(access.authority)))
-        yield stack.enter_context(_started(folder, agents_count, settings, access, has_racks=has_racks))
-
-
-@contextmanager
-def _started(
-    folder: Path, agents_count: int, settings: Mapping[str, str], access: Access | None, *, has_racks: bool
-) -> Iterator[Target]:
-    """`penstock_target` whose clients come by `access`."""
-    settings = {**SETTINGS, **(access.penstock_settings() if access else {}), **settings}
-    options = access.penstock_options() if access else {}
-    listen = f"{access.protocol}://127.0.0.1:0" if access else "127.0.0.1:0"
-    with ExitStack() as stack:
+        settings = {**SETTINGS, **(access.penstock_settings() if access else {}), **settings}
+        options = access.penstock_options() if access else {}
+        listen = f"{access.protocol}://127.0.0.1:0" if access else "127.0.0.1:0"
         if agents_count == 1:
             start = PenstockFactory(folder=folder, stack=stack)
             one = start(settings=settings, options=options, listen=listen)
@@ -104,17 +100,20 @@ def _started(
         minio.wait(stack.enter_context(minio.start()))
         etcd = stack.enter_context(Etcd(folder / "etcd"))
         cluster = ClusterFactory(etcd=etcd, minio=minio.server, folder=folder, stack=stack)()
-        agents = [
-            cluster.start(
-                name,
-                settings=settings,
-                options={**_options(name, has_racks=has_racks), **options},
-                listen=listen,
-            )
-            for name in AGENTS[:agents_count]
-        ]
-        bootstrap = ",".join(agent.bootstrap for agent in agents)
-        yield Target(bootstrap=bootstrap, agents_count=agents_count, access=access)
+        address = stack.enter_context(one_address()) if has_one_address else None
+        authority = access.authority if access else TestAuthority(folder=folder)
+        for name in AGENTS[:agents_count]:
+            own_options, own_settings = {**_options(name, has_racks=has_racks), **options}, settings
+            if address is not None:
+                own_options |= {"listen": RELAY_LISTEN, "advertise": f"{protocol}://{address.bootstrap}"}
+                own_settings = {**settings, **relay_by_tls(authority, name, protocol)}
+                own_settings["super.users"] = f"{settings.get('super.users', '')};{super_users([], AGENTS)}".lstrip(";")
+            cluster.start(name, settings=own_settings, options=own_options, listen=listen)
+        addresses = [agent.bootstrap for agent in cluster.agents.values()]
+        if address is not None:
+            address.agents = addresses
+            addresses = [address.bootstrap]
+        yield Target(bootstrap=",".join(addresses), agents_count=agents_count, access=access)
 
 
 def _options(name: str, *, has_racks: bool) -> dict[str, str]:

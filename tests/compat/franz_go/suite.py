@@ -25,6 +25,7 @@ BY_TLS = (
 )
 """Those that speak to a broker; `tests/compat/FINDINGS.md` has what is left out."""
 BY_SCRAM = ("TestSCRAMAuth", "TestSCRAMAuthBadCredentials")
+OF_GROUPS = "TestGroup,TestUnknownGroup,TestConsume,TestAddRemove,TestDirect,TestPause,TestIssue4,TestIssue5,TestIssue6"
 RECORDS = 20_000
 """Written and moved on by the tests that copy records; 500,000 by default."""
 SECONDS_MAX = 420.0
@@ -71,6 +72,7 @@ FRANZ_GO = Suite(
     title="franz-go's tests by TLS and SCRAM",
     version=franz_go_version(),
     folder=Path(__file__).parent,
+    of_groups=OF_GROUPS,
     parts=(
         Part(run=partial(run_tests, BY_SCRAM), protocol=SASL_PLAINTEXT),
         Part(run=partial(run_tests, BY_TLS), protocol=SSL),

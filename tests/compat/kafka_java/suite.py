@@ -25,6 +25,7 @@ SECURED_SETTINGS = {
     "quota.window.num": "3",
 }
 """ANONYMOUS are the fellow brokers of Apache Kafka, by a listener of their own."""
+OF_GROUPS = "cli.groups,verify.classic,verify.consumer,verify.cooperative,verify.static,txn.,streams."
 CONVERSATIONS: dict[str, Callable[[Bench], None]] = {
     **command_line.CONVERSATIONS,
     **groups.CONVERSATIONS,
@@ -68,6 +69,7 @@ KAFKA_JAVA = Suite(
     title="Kafka's Java tools and verifiable clients",
     version="4.3.1",
     folder=Path(__file__).parent,
+    of_groups=OF_GROUPS,
     parts=(Part(run=partial(run_conversations, CONVERSATIONS), has_racks=True),),
 )
 KAFKA_JAVA_SECURED = Suite(
@@ -75,5 +77,6 @@ KAFKA_JAVA_SECURED = Suite(
     title="Kafka's Java tools over SASL_SSL, and those about users, ACLs and quotas",
     version="4.3.1",
     folder=Path(__file__).parent / "secured",
+    of_groups=OF_GROUPS,
     parts=(Part(run=partial(run_conversations, SECURED), protocol=SASL_SSL, settings=SECURED_SETTINGS),),
 )

@@ -26,6 +26,7 @@ OF_SEVERAL_BROKERS = "not (test_delete_records and not with_errors)"
 """What is run on several brokers (pytest -k): test_delete_records takes what one poll returns for what all have."""
 TEST_SECONDS_MAX = 60
 FILE_SECONDS_MAX = 900.0
+OF_GROUPS = "group or consumer or transactional"
 STAND_IN, PLUGIN = Path(__file__).with_name("service.py"), Path(__file__).with_name("protected_broker.py")
 
 
@@ -91,6 +92,7 @@ KAFKA_PYTHON = Suite(
     title="kafka-python's integration tests",
     version=pins.KAFKA_PYTHON[1],
     folder=Path(__file__).parent,
+    of_groups=OF_GROUPS,
     parts=(Part(run=partial(run_tests, FILES), has_racks=True),),
 )
 KAFKA_PYTHON_SECURED = Suite(
@@ -98,6 +100,7 @@ KAFKA_PYTHON_SECURED = Suite(
     title="kafka-python's tests about TLS and SASL, and its others over SASL_SSL",
     version=pins.KAFKA_PYTHON[1],
     folder=Path(__file__).parent / "secured",
+    of_groups=OF_GROUPS,
     parts=(
         Part(run=partial(run_tests, ("sasl",)), protocol=SASL_PLAINTEXT),
         Part(run=partial(run_tests, ("ssl",)), protocol=SSL, settings={"ssl.client.auth": "requested"}),

@@ -22,6 +22,10 @@ from tests.support.services.java import compile_source
 from tools.librdkafka import ensure_librdkafka
 
 AT_A_TIME = 3
+OF_GROUPS = (
+    "0014,0018,0019,0029,0030,0031,0033,0045,0050,0056,0061,0069,0081,0084,0089,0091,0093,0098,0099,0102,0103,"
+    "0107,0111,0113,0118,0122,0125,0127,0129,0130,0132,0137,0140"
+)
 FIRST, ALONE = "first", "alone"
 """Attempts at a test."""
 TEST_SECONDS_MAX = 400.0
@@ -157,6 +161,7 @@ LIBRDKAFKA = Suite(
     title="librdkafka's tests of a broker",
     version="2.15.1",
     folder=Path(__file__).parent,
+    of_groups=OF_GROUPS,
     kafka_brokers_count=3,
     parts=_parts(PLAINTEXT),
 )
@@ -165,6 +170,7 @@ LIBRDKAFKA_SECURED = Suite(
     title="librdkafka's tests about TLS and SASL, and those of a broker over SASL_SSL",
     version="2.15.1",
     folder=Path(__file__).parent / "secured",
+    of_groups=OF_GROUPS,
     kafka_brokers_count=3,
     parts=(
         Part(run=partial(run_scenario, Scenario.CLIENT)),

@@ -28,6 +28,7 @@ from tests.support.certificates import TestAuthority
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.support.cluster.conditions import wait_until
 from tests.support.cluster.one_address import OneAddress, one_address
+from tests.support.cluster.relay_listener import RELAY_LISTEN, relay_by_tls, super_users
 from tests.support.services.java import JavaProgram
 
 PARTITIONS = 6
@@ -35,6 +36,7 @@ RECORDS = 60
 GROUPS = {"range-1": "range", "range-2": "range", "consumer-1": "consumer", "consumer-2": "consumer"}
 """Protocols by groups. By rendezvous hashing over three agents not all groups have one coordinator."""
 SETTINGS = {"group.initial.rebalance.delay.ms": "300"}
+NAMES = ("a", "b", "c")
 ADMIN, ALICE = "admin", "alice"
 
 pytestmark = pytest.mark.timeout(240)
@@ -105,8 +107,8 @@ def read_by(members: Sequence[AnyMember]) -> int:
 def shared(clusters: ClusterFactory) -> Iterator[SharedAddress]:
     cluster = clusters()
     with one_address() as address:
-        options = {"listen": "RELAY://127.0.0.1:0", "advertise": address.bootstrap}
-        for name in ("a", "b", "c"):
+        options = {"listen": RELAY_LISTEN, "advertise": address.bootstrap}
+        for name in NAMES:
             cluster.start(name, options=options, settings=SETTINGS)
         address.agents = [agent.bootstrap for agent in cluster.agents.values()]
         yield SharedAddress(cluster=cluster, address=address)
@@ -180,26 +182,21 @@ def secured(clusters: ClusterFactory, tmp_path: Path) -> Iterator[SharedAddress]
     users.write_text("\n".join(plain_user(name, name) for name in (ADMIN, ALICE)))
     authority, cluster = TestAuthority(folder=tmp_path), clusters()
     with one_address() as address:
-        for name in ("a", "b", "c"):
-            files = authority.issue(name, common_name=f"agent-{name}")
+        for name in NAMES:
             cluster.start(
                 name,
                 listen="SASL_PLAINTEXT://127.0.0.1:0",
                 env={"PENSTOCK_METRICS_OPEN": "true"},
                 options={
-                    "listen": "RELAY://127.0.0.1:0",
+                    "listen": RELAY_LISTEN,
                     "advertise": f"SASL_PLAINTEXT://{address.bootstrap}",
                     "plain-users": str(users),
                 },
                 settings={
                     **SETTINGS,
-                    "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,RELAY:SSL",
+                    **relay_by_tls(authority, name, "SASL_PLAINTEXT"),
                     "sasl.enabled.mechanisms": "PLAIN",
-                    "super.users": f"User:{ADMIN};User:agent-a;User:agent-b;User:agent-c",
-                    "listener.name.relay.ssl.keystore.location": str(files.both),
-                    "listener.name.relay.ssl.truststore.location": str(authority.ca_path),
-                    "listener.name.relay.ssl.client.auth": "required",
-                    "listener.name.relay.ssl.principal.mapping.rules": r"RULE:^CN=([^,]*),.*$/$1/",
+                    "super.users": super_users([ADMIN], NAMES),
                 },
             )
         address.agents = [agent.bootstrap for agent in cluster.agents.values()]
