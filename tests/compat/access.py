@@ -139,6 +139,19 @@ class Access:
             return {"sasl.enabled.mechanisms": "OAUTHBEARER", **self.issuer.broker_configs(self.authority)}
         return {"sasl.enabled.mechanisms": ",".join(MECHANISMS)} if self.has_sasl else {}
 
+    def for_one_listener(
+        self, options: Mapping[str, str], settings: Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """An agent's options and broker configs, whose certificate then is that of clients' listener alone."""
+        left = {name: value for name, value in options.items() if not name.startswith("tls-")}
+        prefix, found = f"listener.name.{self.protocol.lower()}", dict(settings)
+        if self.is_encrypted:
+            found[f"{prefix}.ssl.keystore.location"] = str(self.server.both)
+        if self.protocol == SSL:
+            found[f"{prefix}.ssl.truststore.location"] = str(self.ca)
+            found[f"{prefix}.ssl.client.auth"] = found.pop("ssl.client.auth", "required")
+        return left, found
+
     def kafka_settings(self) -> Mapping[str, str]:
         """Of a broker of Apache Kafka whose listener for clients has the name CLIENT."""
         found: dict[str, str] = {}

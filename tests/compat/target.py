@@ -105,8 +105,10 @@ def penstock_target(
         for name in AGENTS[:agents_count]:
             own_options, own_settings = {**_options(name, has_racks=has_racks), **options}, settings
             if address is not None:
+                if access is not None:
+                    own_options, own_settings = access.for_one_listener(own_options, own_settings)
                 own_options |= {"listen": RELAY_LISTEN, "advertise": f"{protocol}://{address.bootstrap}"}
-                own_settings = {**settings, **relay_by_tls(authority, name, protocol)}
+                own_settings = {**own_settings, **relay_by_tls(authority, name, protocol)}
                 own_settings["super.users"] = f"{settings.get('super.users', '')};{super_users([], AGENTS)}".lstrip(";")
             cluster.start(name, settings=own_settings, options=own_options, listen=listen)
         addresses = [agent.bootstrap for agent in cluster.agents.values()]

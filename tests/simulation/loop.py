@@ -63,6 +63,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.steps_count = 0
         self.tasks: list[asyncio.Task[Any]] = []
         """Every task that was ever made: kept so that none is thrown away, and cleaned up, in the middle of the run."""
+        self.connect: Callable[[Callable[[], Any], str], Coroutine[Any, Any, Any]] = _no_network
         self.on_error: Callable[[dict[str, Any]], None] = lambda context: None
 
     # What asyncio asks for.
@@ -116,6 +117,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         task._number = self._tasks_count
         self.tasks.append(task)
         return task
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **others: object
+    ) -> Any:  # noqa: ANN401 - as asyncio has it
+        """By whatever network the world has."""
+        return await self.connect(protocol_factory, host)
 
     def run_in_executor(self, executor: object, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]  # noqa: ANN401
         future = self.create_future()
@@ -192,6 +199,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 def _owner(handle: asyncio.Handle) -> Owner | None:
     context: Context = handle._context  # type: ignore[attr-defined]
     return context.get(NODE)
+
+
+async def _no_network(_protocol_factory: Callable[[], Any], host: str) -> Any:  # noqa: ANN401
+    raise ConnectionRefusedError(f"nobody listens at {host}")
 
 
 def _settle(future: asyncio.Future[Any], result: object) -> None:

@@ -48,6 +48,12 @@ OWN_NAMES_SALT: Final = 112
 """Of the stream from which is drawn whether agents are sure of their names."""
 NAMESAKE_SHARE: Final = 0.6
 """Of these worlds, unless their ledger is lost."""
+ONE_ADDRESS_SHARE: Final = 0.3
+"""Of the worlds with groups whose ledger is not lost."""
+ONE_ADDRESS_SALT: Final = 398162
+"""Of the stream from which is drawn whether one address leads to all agents. It changes no seed of `caught.txt`."""
+AGENTS_CUT_SHARE: Final = 0.5
+"""Of these worlds."""
 OLDER_SHARE: Final = 0.15
 """Of the worlds whose ledger is not lost."""
 SECURITY_SHARE: Final = 0.2
@@ -235,6 +241,8 @@ class Plan:
     has_authorizer: bool = False
     """Whether agents authorise their clients, who may do everything that no ACL is about."""
     """Whether all agents begin as an older program, and are upgraded one after another (safety rule S3)."""
+    has_one_address: bool = False
+    """Whether clients reach all agents by one address, which leads to any of them."""
     has_security_changes: bool = False
     """Whether somebody changes ACLs and users."""
     table_editors: int = 0
@@ -288,7 +296,7 @@ def draw(chance: random.Random) -> Plan:
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
     plan = _with_later(_with_transacting_members(plan, chance), chance)
     plan = _with_hard_faults(_with_older_agents(_without_store_clock(plan, chance), chance), chance)
-    return _with_own_names(_with_security_changes(plan, chance), chance)
+    return _with_one_address(_with_own_names(_with_security_changes(plan, chance), chance), chance)
 
 
 def _copy(chance: random.Random) -> random.Random:
@@ -311,6 +319,16 @@ def _with_own_names(plan: Plan, chance: random.Random) -> Plan:
     has_namesakes = own.random() < NAMESAKE_SHARE and plan.ledger_loss is None
     faults = (*plan.faults, FaultName.NAMESAKE) if has_namesakes else plan.faults
     return replace(plan, is_name_mine=True, faults=faults)
+
+
+def _with_one_address(plan: Plan, chance: random.Random) -> Plan:
+    """In some worlds with groups one address leads to all agents, drawn from a stream of its own."""
+    own = _own(chance, ONE_ADDRESS_SALT)
+    has_flow = plan.transactions is not None and any(each.is_flow for each in plan.transactions.producers)
+    if plan.ledger_loss is not None or not (plan.groups or has_flow) or own.random() >= ONE_ADDRESS_SHARE:
+        return plan
+    faults = (*plan.faults, FaultName.AGENTS_CUT) if own.random() < AGENTS_CUT_SHARE else plan.faults
+    return replace(plan, has_one_address=True, faults=faults)
 
 
 def _with_security_changes(plan: Plan, chance: random.Random) -> Plan:

@@ -128,6 +128,17 @@ def test_s13_a_coordinator_that_was_paused_changes_nothing_when_it_wakes_up(kind
     assert verdict.counts["lease gone"] > 0
 
 
+@pytest.mark.parametrize("strike", [drain, *(pytest.param(strike, marks=pytest.mark.slow) for strike in (kill, pause))])
+@pytest.mark.parametrize("kind", PAUSED_QUICK)
+def test_s13_behind_one_address_a_group_goes_on_with_its_next_coordinator(kind: GroupKind, strike: Strike) -> None:
+    scene = Scene(strike)
+    verdict = run(3, replace(plan_of(3, kind), has_one_address=True), scene)
+    assert verdict.violations == ()
+    assert scene.began == []
+    assert scene.committed_count > 0
+    assert verdict.counts["relayed"] > 0
+
+
 class MissedGeneration:
     """The leader has everything. A member comes, and the leader does not hear what it was assigned then."""
 

@@ -41,6 +41,7 @@ from tests.simulation.clients.security_administrators import SecurityAdministrat
 from tests.simulation.clients.table_editors import TableEditor
 from tests.simulation.clients.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
 from tests.simulation.clients.wire import Place
+from tests.simulation.cluster.agent_network import AgentNetwork
 from tests.simulation.cluster.agents import AgentInWorld, Surroundings, store_url_of
 from tests.simulation.cluster.ledger import LedgerServer
 from tests.simulation.cluster.links import LATE_SECONDS_MAX
@@ -141,6 +142,7 @@ class _World:
         self._clock = SystemClock()
         self._ledger.truth.on_drain = self._look_at_drain
         self._agents = [AgentInWorld(number, self._around) for number in range(self.plan.agents)]
+        self.loop.connect = AgentNetwork(self._around, self._agents).connect
         truth = self._ledger.truth
         self._auditor = Auditor(self.history, truth)
         group_auditor = GroupAuditor(self.history, truth, self.loop.time)

@@ -8,7 +8,7 @@ one, a partition is one member's; once somebody was told of a newer one, no comm
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from protocol.errors import ErrorCode
@@ -101,15 +101,15 @@ class GroupAuditor:
                 f"was told of a newer one (S13)"
             )
 
-    def told_by(self, agent: str, who: str, group_id: str, asked_s: float) -> None:
-        """An agent answered a heartbeat without an error."""
+    def told_by(self, agents: Sequence[str], who: str, group_id: str, asked_s: float) -> None:
+        """One of these agents answered a heartbeat without an error."""
         claims = self.entries.coordinators[group_id]
         ends_s = [claimed_s for claimed_s, _ in claims[1:]] + [self._now_s()]
-        held = [end_s for (_, name), end_s in zip(claims, ends_s, strict=False) if name == agent]
+        held = [end_s for (_, name), end_s in zip(claims, ends_s, strict=False) if name in agents]
         if not held or held[-1] < asked_s - STALE_SECONDS_MAX:
             self._history.violation(
-                f"{agent} tells {who} that it may stay in {group_id}, which was another agent's {STALE_SECONDS_MAX} s "
-                f"before (S13)"
+                f"{', '.join(agents)} tells {who} that it may stay in {group_id}, which was another agent's "
+                f"{STALE_SECONDS_MAX} s before (S13)"
             )
 
     def is_counted_in(self, who: str, group_id: str, until_s: float) -> None:

@@ -151,7 +151,7 @@ class SimulatedConsumerMember(GroupReader):
             self._reported = None
             self.fails(told.error, "a heartbeat")
             return None
-        groups.told_by(connection.agent.name, self.name, self.group_id, asked_s)
+        groups.told_by(connection.answerers(asked_s), self.name, self.group_id, asked_s)
         self.identity = replace(who, generation=told.epoch)
         groups.told_generation(self.name, epochs, told.epoch, at_least)
         if owned is not None:

@@ -17,7 +17,7 @@ from tests.simulation.clients.clients import NONE, REQUEST_SECONDS, RETRY_SECOND
 from tests.simulation.clients.group_assignors import COOPERATIVE, RANGE, assign_cooperatively, assign_ranges
 from tests.simulation.clients.group_wire import Identity, Joined, Subscription
 from tests.simulation.clients.wire import Place
-from tests.simulation.cluster.agents import AgentInWorld
+from tests.simulation.cluster.agents import ONE_ADDRESS, AgentInWorld
 from tests.simulation.cluster.connections import ConnectionLost, SimulatedConnection
 from tests.simulation.plan import GroupKind, GroupPlan
 
@@ -69,6 +69,8 @@ class CoordinatorLink:
             around.history.violation(f"{self._name} looks for a coordinator and is told {ErrorCode(error).name}")
 
     def _agent(self, name: str) -> AgentInWorld:
+        if name == ONE_ADDRESS:
+            return self._world.chance.choice(self._world.agents)
         return next(agent for agent in self._world.agents if agent.name == name)
 
 
@@ -331,7 +333,7 @@ class SimulatedClassicMember(GroupReader):
                 continue
             error = wire.read_heartbeat(told)
             if not error:
-                self.world.groups.told_by(connection.agent.name, self.name, self.group_id, asked_s)
+                self.world.groups.told_by(connection.answerers(asked_s), self.name, self.group_id, asked_s)
                 if not self._is_mixed:
                     self.world.groups.told_alive(self.name, self.group_id, who.generation, asked_s)
                 self.is_heard_of(asked_s)

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from agent.bucket.full_disk import FullDiskStore
 from agent.bucket.permissions import check_access
 from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.authorizer_settings import AuthorizerSettings
+from agent.config.listener_security import RELAY_LISTENER
 from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
 from agent.maintenance.progress_marks import leave_mark
@@ -27,6 +28,7 @@ from agent.runtime.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
 from agent.runtime.metrics import Metrics
 from agent.runtime.start_retries import once_there
 from agent.runtime.supervisor import Supervisor
+from agent.server.relay.relays import Relays
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.ledger.port import LedgerCorrupt, LedgerError, OutcomeUnknown
@@ -42,7 +44,9 @@ from tests.simulation.history import History
 from tests.simulation.loop import NODE, SimulatedLoop
 from tests.simulation.plan import GroupKind, Plan
 
-PORT = 9092
+PORT, RELAY_PORT = 9092, 9095
+ONE_ADDRESS = "one-address"
+"""The host that all agents advertise to clients in some worlds."""
 LEDGER_TIMEOUT_SECONDS = 5.0
 STORE_TIMEOUT_SECONDS = 10.0
 PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
@@ -65,6 +69,12 @@ class ServerEnd(Protocol):
     def stop_taking_up(self) -> None: ...
 
     def close(self) -> None: ...
+
+    def died(self) -> None: ...
+
+
+class OpenedConnection(Protocol):
+    """A connection that an agent has opened to another one."""
 
     def died(self) -> None: ...
 
@@ -124,6 +134,8 @@ class Surroundings:
     ledger: LedgerServer
     bucket: SimulatedBucket
     wall_ms: Callable[[], int]
+    relayed_answers: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
+    """Which agent answered a relayed request, by the client's connection and the request's number."""
 
 
 class AgentInWorld:
@@ -138,7 +150,7 @@ class AgentInWorld:
         self.store_link = self._link("store", around.plan.store_delay_s, STORE_TIMEOUT_SECONDS)
         self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
         self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
-        self.is_cut_from_clients = False
+        self.is_cut_from_clients = self.is_cut_from_agents = False
         self.disturbed = Spells(around.loop.time)
         """While any fault has to do with it."""
         self.rules_known = RULES_FIRST if around.plan.has_older_agents else RULES_NEWEST
@@ -200,7 +212,7 @@ class Life:
     """One run of an agent's process. Implements `tests.simulation.loop.Owner`."""
 
     def __init__(self, agent: AgentInWorld, around: Surroundings, name: str) -> None:
-        self._agent = agent
+        self.agent = agent
         self._around = around
         self._name = name
         self._held: list[asyncio.Handle] = []
@@ -215,6 +227,10 @@ class Life:
         self.broker: Broker | None = None
         self.ends: list[ServerEnd] = []
         """Of its connections."""
+        self.wires: list[OpenedConnection] = []
+        """To other agents."""
+        self.relays: Relays | None = None
+        """Where all agents have one address for clients."""
         self.context = copy_context()
         self.context.run(NODE.set, self)
         self._main = around.loop.create_task(self._live(), name=name, context=self.context)
@@ -232,8 +248,8 @@ class Life:
         if self._callbacks_left >= 0:
             self._callbacks_left -= 1
             if self._callbacks_left < 0:
-                self._around.history.note(self._agent.name, "crashes")
-                self._agent.ended(self)
+                self._around.history.note(self.agent.name, "crashes")
+                self.agent.ended(self)
                 return False
         return True
 
@@ -267,17 +283,19 @@ class Life:
         self.is_dead = True
         for end in self.ends:
             end.died()
+        for wire in self.wires:
+            wire.died()
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         if self.is_dead:
             return
-        self._agent.ended(self)
+        self.agent.ended(self)
         error = None if task.cancelled() else task.exception()
         if error is None:
-            self._around.history.note(self._agent.name, "stopped")
+            self._around.history.note(self.agent.name, "stopped")
             return
         if self._may_refuse(error):
-            self._around.history.note(self._agent.name, "refuses to serve", _told(error))
+            self._around.history.note(self.agent.name, "refuses to serve", _told(error))
         else:
             self._around.history.violation(f"{self} ended by itself: {_told(error)}")
 
@@ -298,7 +316,7 @@ class Life:
         return _holds(error, LedgerCorrupt) and (trusted_s is None or self._started_s <= trusted_s)
 
     async def _live(self) -> None:
-        around, agent = self._around, self._agent
+        around, agent = self._around, self.agent
         clock, ids = agent.clock, SeededIds(around.chance)
         disk = FullDiskStore(agent.store, lambda: agent.store.is_known_full, sleep=clock.sleep)
         store = RetryingStore(
@@ -330,7 +348,8 @@ class Life:
         try:
             async with supervisor, tasks:
                 try:
-                    await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
+                    await broker.begin(self._endpoints())
+                    self._begin_relays(broker, clock)
                     self.broker, self._has_served = broker, True
                     around.history.note(agent.name, "serves", f"session {broker.session}")
                     await self._is_draining.wait()
@@ -343,6 +362,21 @@ class Life:
             if _holds(error, LedgerCorrupt) and not _holds(error, AnotherBucket):
                 await leave_mark(store, broker.state, clock)
             raise
+
+    def _endpoints(self) -> list[Endpoint]:
+        name = self.agent.name
+        if not self._around.plan.has_one_address:
+            return [Endpoint(listener="PLAINTEXT", host=name, port=PORT)]
+        return [
+            Endpoint(listener="PLAINTEXT", host=ONE_ADDRESS, port=PORT),
+            Endpoint(listener=RELAY_LISTENER, host=name, port=RELAY_PORT),
+        ]
+
+    def _begin_relays(self, broker: Broker, clock: Clock) -> None:
+        """As `agent.agent` does where there is a listener RELAY."""
+        if self._around.plan.has_one_address:
+            self.relays = Relays(state=lambda: broker.state, tls=lambda: None, clock=clock, metrics=Metrics())
+            broker.repeat(self.relays.job)
 
     async def _leave(self, supervisor: Supervisor) -> None:
         """As `agent.agent.Agent` is left, for whatever reason: no client is served while its tasks end."""
@@ -366,7 +400,7 @@ class Life:
                 try:
                     await broker.redirect_clients(seconds_max=2 * COMMITS_SECONDS_MAX)
                 except (TimeoutError, OutcomeUnknown):
-                    self._around.history.note(self._agent.name, "clients stay")
+                    self._around.history.note(self.agent.name, "clients stay")
                 self.broker = None
                 for end in self.ends:
                     end.stop_taking_up()
@@ -376,7 +410,7 @@ class Life:
                 self.stop_serving()
                 await broker.drain()
         except (TimeoutError, OutcomeUnknown, LedgerError):
-            self._around.history.note(self._agent.name, "not drained")
+            self._around.history.note(self.agent.name, "not drained")
 
     def stop_serving(self) -> None:
         """Close all connections."""

@@ -9,12 +9,19 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Sequence
+from typing import Protocol
 
+from agent.request.connection_epochs import IntroducedEpoch, RequestEpoch
 from agent.request.services import NoAnswerOwed, Request, Services
 from agent.server.dispatch import HANDLERS
+from agent.server.relay.client_relays import ClientRelays
+from agent.server.relay.relay_introduction import RELAYED_REQUESTS
+from agent.server.request_router import RequestRouter
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.auth.principals import ANONYMOUS
 from protocol.connection import read_request_frame
+from protocol.relay import Introduction
+from protocol.wire import INT32
 from storage.object_store import Buffer, StoreError
 from tests.simulation.cluster.agents import AgentInWorld, Life, Surroundings
 
@@ -44,7 +51,9 @@ class SimulatedConnection:
         self.is_open = True
         self._is_stalled = False
         self._late_until_s = 0.0
-        self._far = _ServerEnd(self, life, life.broker.services, around)
+        self._answerers: list[tuple[float, str]] = []
+        """Which agent gave each answer, and when it came."""
+        self._far = AgentEnd(self, life, life.broker.services, around)
         life.ends.append(self._far)
 
     def send(
@@ -87,6 +96,10 @@ class SimulatedConnection:
             self.close()
             raise ConnectionLost(f"{self.agent.name} did not answer in {timeout_s} s") from error
 
+    def answerers(self, since_s: float) -> list[str]:
+        """The agents whose answers came since then: where requests are relayed, not only the one at the other end."""
+        return sorted({name for came_s, name in self._answerers if came_s >= since_s})
+
     def close(self) -> None:
         """Give up on it. The agent notices some time later, or never."""
         if self.is_open:
@@ -113,6 +126,13 @@ class SimulatedConnection:
     def _receive(self) -> None:
         answer = self._sent_back.popleft()
         if self.is_open and self._gets_through():
+            number, loop = _request_of(answer), self._around.loop
+            answerer = self._around.relayed_answers.pop((self._far.peer, number), self.agent.name)
+            self._answerers.append((loop.time(), answerer))
+            if number != len(self._answerers):
+                self._around.history.violation(
+                    f"a client gets the answer to its request {number} for its request {len(self._answerers)}"
+                )
             future = self._waiting.popleft()
             if not future.done():
                 future.set_result(answer[4:])
@@ -134,11 +154,30 @@ class SimulatedConnection:
         return self._around.chance.expovariate(1.0) * self._around.plan.delay_s
 
 
-class _ServerEnd:
+class Peer(Protocol):
+    """The other end of a connection that an agent has accepted."""
+
+    def answered(self, answer: bytes) -> None: ...
+
+    def closed_by_agent(self) -> None: ...
+
+    def reset(self) -> None: ...
+
+
+class AgentEnd:
     """An agent's end; everything here runs in the agent's context."""
 
-    def __init__(self, near: SimulatedConnection, life: Life, services: Services, around: Surroundings) -> None:
+    def __init__(
+        self,
+        near: Peer,
+        life: Life,
+        services: Services,
+        around: Surroundings,
+        introduction: Introduction | None = None,
+    ) -> None:
+        """`introduction`: of the client, where another agent relays its requests."""
         self._near = near
+        self._agent_name = life.agent.name
         self._services = services
         self._around = around
         self.sent: deque[bytes] = deque()
@@ -148,8 +187,17 @@ class _ServerEnd:
         self._answers: deque[asyncio.Future[bytes]] = deque()
         self._is_closed = self._is_draining = False
         self._number = 0
-        is_stamped = bool(around.plan.transactions)
-        self._connection_epoch = life.context.run(services.connection_epochs.accepted) if is_stamped else None
+        self.peer = "client"
+        self._router: RequestRouter | None = None
+        self._connection_epoch: RequestEpoch | None = None
+        self._is_relayed = introduction is not None
+        if introduction is not None:
+            self.peer, self._router = introduction.peer, RELAYED_REQUESTS
+            self._connection_epoch = IntroducedEpoch(introduction.epoch)
+        elif around.plan.transactions:
+            self._connection_epoch = life.context.run(services.connection_epochs.accepted)
+        if introduction is None and life.relays is not None:
+            self.peer, self._router = f"{life}-{len(life.ends)}", ClientRelays(life.relays, agent=life.agent.name)
         self._serving = around.loop.create_task(self._serve(), name=f"{life} serves a client", context=life.context)
 
     def arrive(self) -> None:
@@ -159,7 +207,7 @@ class _ServerEnd:
     def hang_up(self) -> None:
         """The client is gone: what is under way for it is cancelled."""
         self._is_closed = True
-        self._serving.cancel()
+        self._end_serving()
 
     @property
     def owes_answers(self) -> bool:
@@ -180,8 +228,13 @@ class _ServerEnd:
         """Close; what is under way is not answered."""
         if not self._is_closed:
             self._is_closed = True
-            self._serving.cancel()
+            self._end_serving()
             self._near.closed_by_agent()
+
+    def _end_serving(self) -> None:
+        self._serving.cancel()
+        if self._router is not None:
+            self._router.close()
 
     async def _serve(self) -> None:
         while not self._is_closed:
@@ -196,16 +249,19 @@ class _ServerEnd:
         request = Request(
             frame=frame,
             listener="PLAINTEXT",
-            peer="client",
+            peer=self.peer,
             rights=self._services.authorizer.rights(ANONYMOUS),
             connection_epoch=self._connection_epoch,
         )
         place: asyncio.Future[bytes] = self._around.loop.create_future()
         self._answers.append(place)
         try:
-            answer = await HANDLERS[frame.api_key](self._services, request)
+            handlers = HANDLERS.__getitem__ if self._router is None else self._router.handler
+            answer = await handlers(frame.api_key)(self._services, request)
         except CLOSES_CONNECTION:
             self._is_closed = True
+            if self._router is not None:
+                self._router.close()
             self._near.closed_by_agent()
             return
         except Exception as error:
@@ -222,4 +278,16 @@ class _ServerEnd:
         while self._answers and self._answers[0].done():
             done = self._answers.popleft()
             if not self._is_closed:
-                self._near.answered(done.result())
+                self._answer(done.result())
+
+    def _answer(self, answer: bytes) -> None:
+        if self._is_relayed:
+            self._around.relayed_answers[self.peer, _request_of(answer)] = self._agent_name
+            self._around.history.counts["relayed"] += 1
+        self._near.answered(answer)
+
+
+def _request_of(answer: bytes) -> int:
+    """The number of the request that is answered."""
+    (number,) = INT32.unpack_from(answer)
+    return int(number)

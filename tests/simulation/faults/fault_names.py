@@ -41,6 +41,8 @@ class FaultName(StrEnum):
     """What agents read of archive files has a flipped bit now and then, as behind a proxy with bad memory."""
     NAMESAKE = "namesake"
     """Another process starts under an agent's name, sure that it alone has it, while the one before goes on."""
+    AGENTS_CUT = "agents cut"
+    """One agent and the others, between which requests of groups are relayed; silent."""
 
 
 FIRST_FAULTS: Final = tuple(FaultName)[:10]

@@ -70,6 +70,7 @@ class Faults:
             FaultName.STORE_REPLACED: self._hard.replace,
             FaultName.STORE_DAMAGED: self._hard.damage,
             FaultName.NAMESAKE: self._start_namesake,
+            FaultName.AGENTS_CUT: self._cut_agents,
         }
 
     async def run(self, name: FaultName) -> None:
@@ -96,7 +97,7 @@ class Faults:
                 self._mend(link)
             agent.ledger.lag_s = 0.0
             agent.store.lie_chance = 0.0
-            agent.is_cut_from_clients = False
+            agent.is_cut_from_clients = agent.is_cut_from_agents = False
             agent.clock.off_by_ms = 0
             for life in list(agent.left_behind):
                 agent.ended(life)
@@ -195,6 +196,11 @@ class Faults:
         agent.is_cut_from_clients = True
         await self._clock.sleep(self._chance.random() * CUT_SECONDS_MAX)
         agent.is_cut_from_clients = False
+
+    async def _cut_agents(self, agent: AgentInWorld) -> None:
+        agent.is_cut_from_agents = True
+        await self._clock.sleep(self._chance.random() * CUT_SECONDS_MAX)
+        agent.is_cut_from_agents = False
 
     async def _jump(self, agent: AgentInWorld) -> None:
         """Of one agent; of all where they follow one server: nobody knows the time then."""

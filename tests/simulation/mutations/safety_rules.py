@@ -60,6 +60,7 @@ from tests.simulation.mutations import acls as _of_acls  # noqa: F401 - an impor
 from tests.simulation.mutations import groups as _of_groups  # noqa: F401
 from tests.simulation.mutations import losses as _entered  # noqa: F401
 from tests.simulation.mutations import rejections as _of_stores  # noqa: F401
+from tests.simulation.mutations import relays as _of_relays  # noqa: F401
 from tests.simulation.mutations import rights as _of_rights  # noqa: F401
 from tests.simulation.mutations import rules_versions as _of_rules  # noqa: F401
 from tests.simulation.mutations import transaction_maintenance as _of_upkeep  # noqa: F401
