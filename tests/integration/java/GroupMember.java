@@ -30,6 +30,9 @@ public final class GroupMember {
             String[] config = arguments[index].split("=", 2);
             configs.put(config[0], config[1]);
         }
+        if ("consumer".equals(configs.get("group.protocol"))) {
+            configs.remove("heartbeat.interval.ms"); // the broker's
+        }
         KafkaConsumer<byte[], byte[]> consumer =
             new KafkaConsumer<>(configs, new ByteArrayDeserializer(), new ByteArrayDeserializer());
         Thread main = Thread.currentThread();

@@ -9,7 +9,7 @@ import itertools
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -19,15 +19,16 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 from confluent_kafka import Consumer, KafkaException
 
-from tests.support.processes import Process
+from tests.support.processes import Process, provided
 from tests.support.services.java import JavaProgram
+from tools.go_clients import go_client
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # this library reads its own files in a deprecated way
     import kafka
     import kafka.errors
 
-_java_numbers = itertools.count()
+_program_numbers = itertools.count()
 SECONDS_MAX = 60.0
 POLL_SECONDS = 0.1
 SESSION_MS = 45_000
@@ -100,14 +101,15 @@ class ConfluentMember(Member):
         self._configs = {name.replace("_", "."): value for name, value in configs.items()}
 
     def _run(self) -> None:
+        is_classic = self._configs.get("group.protocol") != "consumer"
+        times = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS} if is_classic else {}
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "group.id": self.group,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
-                "session.timeout.ms": SESSION_MS,
-                "heartbeat.interval.ms": HEARTBEAT_MS,
+                **times,
                 "topic.metadata.refresh.interval.ms": 1_000,
                 **self._configs,
             }
@@ -198,18 +200,16 @@ class AioKafkaMember(Member):
             await consumer.stop()
 
 
-class JavaMember(Member):
-    """Kafka's own client, in a process of its own."""
+class ProgramMember(Member):
+    """A client in a process of its own, which says what `tests/integration/java/GroupMember.java` says."""
 
-    def __init__(
-        self, bootstrap: str, group: str, topic: str, *configs: str, program: JavaProgram, folder: Path
-    ) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, command: Sequence[str | Path], folder: Path) -> None:
         super().__init__(bootstrap, group, topic)
-        self._command = program.command(bootstrap, group, topic, *configs)
+        self._command = command
         self._folder = folder
 
     def _run(self) -> None:
-        with Process(self._command, self._folder, name=f"member-{next(_java_numbers)}") as process:
+        with Process(self._command, self._folder, name=f"member-{next(_program_numbers)}") as process:
             while not self._is_leaving.is_set():
                 assert process.is_running, process.stderr
                 self._take(process.read_lines())
@@ -229,6 +229,21 @@ class JavaMember(Member):
                     self._assigned(partitions)
                 else:
                     self._revoked(partitions)
+
+
+class JavaMember(ProgramMember):
+    """Kafka's own client."""
+
+    def __init__(
+        self, bootstrap: str, group: str, topic: str, *configs: str, program: JavaProgram, folder: Path
+    ) -> None:
+        super().__init__(bootstrap, group, topic, program.command(bootstrap, group, topic, *configs), folder)
+
+
+class FranzGoMember(ProgramMember):
+    def __init__(self, bootstrap: str, group: str, topic: str, *, folder: Path) -> None:
+        command = [provided(go_client("torture")), "member", bootstrap, group, topic]
+        super().__init__(bootstrap, group, topic, command, folder)
 
 
 MEMBERS: dict[str, Callable[[str, str, str], Member]] = {

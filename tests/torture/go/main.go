@@ -40,6 +40,10 @@ func (l *lines) say(kind string, fields ...any) {
 }
 
 func main() {
+	if os.Args[1] == "member" {
+		member(os.Args[2], os.Args[3], os.Args[4])
+		return
+	}
 	mode, bootstrap, topic := os.Args[1], os.Args[2], os.Args[3]
 	partitions, file := number(os.Args[4]), os.Args[5]
 	said := &lines{out: bufio.NewWriter(os.Stdout)}

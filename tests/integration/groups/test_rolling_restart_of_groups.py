@@ -1,0 +1,125 @@
+"""Groups of five client libraries while agents are restarted in order, behind one address and with one for each agent.
+
+Rule: what a rolling restart costs is printed for both: rebalances, records that were read twice. No record is lost, and
+behind one address a group is given up as little as elsewhere.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests.support.client_libraries.group_members import (
+    ConfluentMember,
+    FranzGoMember,
+    JavaMember,
+    KafkaPythonMember,
+    Member,
+    wait_until,
+)
+from tests.support.cluster.cluster import Cluster, ClusterFactory
+from tests.support.cluster.one_address import one_address
+from tests.support.cluster.relay_listener import RELAY_LISTEN
+from tests.support.cluster.rolling_restart_load import SteadyProducer
+from tests.support.services.java import JavaProgram
+
+NAMES = ("a", "b", "c")
+TOPIC, PARTITIONS = "read", 6
+SETTINGS = {"group.initial.rebalance.delay.ms": "300"}
+SETTLED_SECONDS = 3.0
+"""Between two restarts: members go on for a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Two members of one library."""
+
+    name: str
+    members: Sequence[Member]
+
+    @property
+    def is_shared_out(self) -> bool:
+        shares = [member.partitions for member in self.members]
+        return all(shares) and sorted(chain(*shares)) == list(range(PARTITIONS))
+
+    @property
+    def read(self) -> list[tuple[int, int]]:
+        return [place for member in self.members for place in member.read]
+
+    @property
+    def losses_count(self) -> int:
+        """How often a member had to give up a partition."""
+        return sum(len(member.losses) for member in self.members)
+
+
+@pytest.fixture
+def new_groups(compile_java: Callable[[Path], JavaProgram], tmp_path: Path) -> Callable[[str], list[Group]]:
+    program = compile_java(Path(__file__).parents[1] / "java" / "GroupMember.java")
+
+    def made(bootstrap: str) -> list[Group]:
+        java = partial(JavaMember, program=program, folder=tmp_path)
+        ways: dict[str, Callable[[str], Member]] = {
+            "librdkafka": lambda group: ConfluentMember(bootstrap, group, TOPIC),
+            "librdkafka-consumer": lambda group: ConfluentMember(bootstrap, group, TOPIC, group_protocol="consumer"),
+            "kafka-python": lambda group: KafkaPythonMember(bootstrap, group, TOPIC),
+            "java": lambda group: java(bootstrap, group, TOPIC),
+            "java-consumer": lambda group: java(bootstrap, group, TOPIC, "group.protocol=consumer"),
+            "franz-go": lambda group: FranzGoMember(bootstrap, group, TOPIC, folder=tmp_path),
+        }
+        return [Group(name, [new(name) for _ in range(2)]) for name, new in ways.items()]
+
+    return made
+
+
+@contextmanager
+def restarted_in_order(cluster: Cluster, *, has_one_address: bool) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Where clients find three agents, and what restarts them one after the other."""
+    with ExitStack() as stack:
+        address = stack.enter_context(one_address()) if has_one_address else None
+        options = {} if address is None else {"listen": RELAY_LISTEN, "advertise": address.bootstrap}
+        agents = [cluster.start(name, options=options, settings=SETTINGS) for name in NAMES]
+        if address is not None:
+            address.agents = [agent.bootstrap for agent in agents]
+
+        def restart() -> None:
+            for agent in agents:
+                assert cluster.agents[agent.name].process.stop() == 0
+                cluster.start(agent.name, options=options, settings=SETTINGS, listen=agent.bootstrap)
+                time.sleep(SETTLED_SECONDS)
+
+        yield ",".join(agent.bootstrap for agent in agents) if address is None else address.bootstrap, restart
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("has_one_address", [True, False], ids=["one address", "an address each"])
+def test_groups_count_every_record_through_a_rolling_restart(
+    clusters: ClusterFactory, new_groups: Callable[[str], list[Group]], *, has_one_address: bool
+) -> None:
+    with restarted_in_order(clusters(), has_one_address=has_one_address) as (bootstrap, restart), ExitStack() as stack:
+        (created,) = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, PARTITIONS)]).values()
+        created.result(30)
+        groups = new_groups(bootstrap)
+        began_s = time.monotonic()
+        for member in chain(*(group.members for group in groups)):
+            stack.enter_context(member)
+        for group in groups:
+            wait_until(lambda group=group: group.is_shared_out, f"the shares of {group.name}")
+        print(f"all groups are shared out after {time.monotonic() - began_s:.1f} s")
+        with SteadyProducer(bootstrap=bootstrap, topic=TOPIC, partitions=PARTITIONS, rate=100) as producer:
+            wait_until(lambda: all(group.read for group in groups), "the first records")
+            before = {group.name: group.losses_count for group in groups}
+            restart()
+        assert producer.errors == []
+        sent = producer.acknowledged_count
+        for group in groups:
+            wait_until(lambda group=group: len(set(group.read)) == sent, f"all records of {group.name}")
+            again, losses = len(group.read) - sent, group.losses_count - before[group.name]
+            print(f"{group.name}: {sent} records, {again} again, {losses} partitions given up")
