@@ -104,7 +104,8 @@ def test_groups_count_every_record_through_a_rolling_restart(
     clusters: ClusterFactory, new_groups: Callable[[str], list[Group]], *, has_one_address: bool
 ) -> None:
     with restarted_in_order(clusters(), has_one_address=has_one_address) as (bootstrap, restart), ExitStack() as stack:
-        (created,) = AdminClient({"bootstrap.servers": bootstrap}).create_topics([NewTopic(TOPIC, PARTITIONS)]).values()
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        (created,) = admin.create_topics([NewTopic(TOPIC, PARTITIONS)]).values()
         created.result(30)
         groups = new_groups(bootstrap)
         began_s = time.monotonic()

@@ -50,11 +50,13 @@ class OneAddress:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while data := await reader.read(CHUNK_BYTES):
-            writer.write(data)
-            await writer.drain()
-    writer.transport.abort()
+    try:
+        with suppress(OSError):
+            while data := await reader.read(CHUNK_BYTES):
+                writer.write(data)
+                await writer.drain()
+    finally:  # also where the address goes away with connections that are open
+        writer.transport.abort()
 
 
 @contextmanager
