@@ -54,6 +54,8 @@ class Kind(Enum):
     """A fixed rate at several flush intervals, read once: requests to the store and their price."""
     CLUSTER_LATENCY = "cluster-latency"
     """1,000 records a second, beside the flush's wait, one PUT and one append."""
+    CLUSTER_RELAY = "cluster-relay"
+    """Heartbeats and commits of a member to its coordinator, and through another agent behind one address."""
     GROUPS = "groups"
     """Classic groups of ten members each: formed, idle, and committing once a second."""
     TRANSACTIONS = "transactions"
@@ -125,6 +127,8 @@ class Case:
                 rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
                 flush = f"{self.flush_interval_ms} ms" if self.flush_interval_ms else "express"
                 return f"{self.kind.value} agents {self.agents}{rate} flush {flush}"
+            case Kind.CLUSTER_RELAY:
+                return f"cluster-relay agents {self.agents}"
             case Kind.TRANSACTIONS:
                 return f"transactions {self.transaction_ms:>4} ms {shape}"
             case Kind.COMMIT:
@@ -208,6 +212,7 @@ def _cluster() -> Iterator[Case]:
     for agents in (1, 3):
         for flush_interval_ms in (0, 250):
             yield replace(slow, agents=agents, flush_interval_ms=flush_interval_ms)
+    yield Case(kind=Kind.CLUSTER_RELAY, agents=3, peers=(PeerName.CLUSTER,))
 
 
 def _transactions() -> Iterator[Case]:

@@ -21,10 +21,10 @@ from benchmarks.cases import Case, Kind, PeerName
 from benchmarks.measure import agent as measure_agent
 from benchmarks.measure import cluster as measure_cluster
 from benchmarks.measure import groups as measure_groups
+from benchmarks.measure import relays, tls_handshakes
 from benchmarks.measure import rights as measure_rights
 from benchmarks.measure import rows as measure
 from benchmarks.measure import tls as measure_tls
-from benchmarks.measure import tls_handshakes
 from benchmarks.measure import transactions as measure_transactions
 from benchmarks.measure.rows import Bench
 from benchmarks.peers.brokers import KafkaPeer, Peer, PenstockPeer
@@ -137,6 +137,11 @@ def _rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]
 def _cluster_rounds(run: Run, case: Case) -> Iterator[tuple[PeerName, dict[str, float]]]:
     """The agents are there for all rounds of the row."""
     assert run.clusters is not None, "a row's peers are started before it"
+    if case.kind is Kind.CLUSTER_RELAY:
+        with relays.sharing(run.clusters, case.agents) as cluster:
+            for _ in range(rounds_of(case, run.round_count)):
+                yield PeerName.CLUSTER, relays.measure(run.bench, cluster)
+        return
     with run.clusters.running(case.agents, case.flush_interval_ms) as cluster:
         measure_cluster.warm_up(run.bench, cluster, case)
         for _ in range(rounds_of(case, run.round_count)):
@@ -201,7 +206,7 @@ def _measurement(  # noqa: C901 - one arm per kind
         case Kind.COLD_START:
             assert isinstance(peer, PenstockPeer)
             yield lambda: measure_agent.cold_start(peer)
-        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY | Kind.CLUSTER_RELAY:
             raise AssertionError("a cluster is no peer: see _cluster_rounds")
 
 

@@ -38,6 +38,8 @@ CLUSTER_START_SECONDS = 4.0
 """With the seconds of its agents' end."""
 RAW_LATENCY_SECONDS = 1.0
 COMMIT_SECONDS, COMMIT_PARTITION_SECONDS = 0.01, 0.0001
+RELAY_JOIN_SECONDS, RELAY_ROUND_SECONDS = 4.0, 0.012
+"""Until the group is formed; a heartbeat and a commit both ways."""
 STORMS_SECONDS = 12.0
 """Storms of handshakes without a producer, and connections that are idle."""
 RIGHTS_TURNS = 4
@@ -86,7 +88,7 @@ class Scale:
                 return PACED_SECONDS * case.rate
             case Kind.CLUSTER_COST:
                 return CLUSTER_COST_SECONDS * case.rate
-            case Kind.LATENCY | Kind.CLUSTER_LATENCY | Kind.TLS_HANDSHAKES:
+            case Kind.LATENCY | Kind.CLUSTER_LATENCY | Kind.CLUSTER_RELAY | Kind.TLS_HANDSHAKES:
                 return self.latency_records
             case Kind.END_TO_END:
                 return self.end_to_end_records
@@ -122,7 +124,7 @@ def _preparation_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
             passes = 2 if case.kind is Kind.CONSUME_ARCHIVE and peer is not PeerName.KAFKA else 1
             return 2 * CLIENT_SECONDS + passes * megabytes / LOADED_MB_PER_S
-        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY | Kind.CLUSTER_RELAY:
             return CLUSTER_START_SECONDS * case.agents + 2 * CLIENT_SECONDS
         case Kind.TLS_PRODUCE | Kind.TLS_HANDSHAKES:
             return 2 * RESTART_SECONDS + PEER_SECONDS
@@ -168,7 +170,7 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
             return RIGHTS_TURNS * (CLIENT_SECONDS + megabytes / SMALL_ANSWERS_MB_PER_S)
         case Kind.RAW_PUT:
             return 0.5 + scale.megabytes / CONSUMED_MB_PER_S
-        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
+        case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY | Kind.CLUSTER_RELAY:
             return _cluster_seconds(case, scale)
         case Kind.METADATA:
             return METADATA_SECONDS
@@ -186,6 +188,8 @@ def _cluster_seconds(case: Case, scale: Scale) -> float:
     match case.kind:
         case Kind.CLUSTER_COST:
             return 2 * CLIENT_SECONDS + CLUSTER_COST_SECONDS
+        case Kind.CLUSTER_RELAY:
+            return RELAY_JOIN_SECONDS + scale.latency_records * RELAY_ROUND_SECONDS
         case Kind.CLUSTER_LATENCY:
             return CLIENT_SECONDS + scale.latency_records / case.rate + RAW_LATENCY_SECONDS
         case _:

@@ -89,7 +89,9 @@ class ClusterServices:
         self._etcd.__exit__(*error)
 
     @contextmanager
-    def running(self, agents_count: int, flush_interval_ms: int) -> Iterator[RunningCluster]:
+    def running(
+        self, agents_count: int, flush_interval_ms: int, options: Mapping[str, str] | None = None
+    ) -> Iterator[RunningCluster]:
         """A new cluster with so many agents; at the end they are stopped. Raises `ProcessFailed`."""
         self._clusters_count += 1
         name = f"bench-{self._clusters_count}"
@@ -101,7 +103,7 @@ class ClusterServices:
                 folder=self._folder / name,
                 stack=stack,
             )
-            options = {**AGENT_OPTIONS, "flush-interval-ms": str(flush_interval_ms)}
+            options = {**AGENT_OPTIONS, "flush-interval-ms": str(flush_interval_ms), **(options or {})}
             names = [f"agent-{number}" for number in range(agents_count)]
             yield RunningCluster(agents=[cluster.start(name, options=options) for name in names])
 

@@ -30,6 +30,7 @@ HANDSHAKE_P99_MS_MAX, HANDSHAKE_LOOP_MS_MAX, IDLE_TLS_KIB_MAX, SECURE_START_SECO
 """While 600 clients shake hands at once."""
 AUTHORIZED_CPU_MAX = 1.02
 """Beside the same broker without an authorizer."""
+RELAY_ADDED_MS_MAX = 2.0
 PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
 """With the default flush interval, 100 MB/s on one agent; three readers."""
 LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
@@ -139,6 +140,8 @@ def _clusters(rows: Sequence[RowResult]) -> Iterator[Goal]:
     yield _largest("cluster, latency p50 / (wait + PUT + append)", floor, LATENCY_OF_FLOOR_MAX)
     p50 = _figures(express, "p50_ms", PeerName.CLUSTER)
     yield _largest("cluster, express latency p50 ms", p50, EXPRESS_P50_MS_MAX)
+    added = _figures(_of(rows, Kind.CLUSTER_RELAY), "heartbeat_added_ms", PeerName.CLUSTER)
+    yield _largest("one address, ms that a relay adds to a heartbeat", added, RELAY_ADDED_MS_MAX)
 
 
 def _produce(fast: Sequence[RowResult], paced: Sequence[RowResult]) -> Iterator[Goal]:

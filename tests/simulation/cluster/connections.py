@@ -15,7 +15,7 @@ from agent.request.connection_epochs import IntroducedEpoch, RequestEpoch
 from agent.request.services import NoAnswerOwed, Request, Services
 from agent.server.dispatch import HANDLERS
 from agent.server.relay.client_relays import ClientRelays
-from agent.server.relay.relay_introduction import RELAYED_REQUESTS
+from agent.server.relay.relay_introduction import RelayedRequests
 from agent.server.request_router import RequestRouter
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.auth.principals import ANONYMOUS
@@ -192,7 +192,7 @@ class AgentEnd:
         self._connection_epoch: RequestEpoch | None = None
         self._is_relayed = introduction is not None
         if introduction is not None:
-            self.peer, self._router = introduction.peer, RELAYED_REQUESTS
+            self.peer, self._router = introduction.peer, RelayedRequests(lambda: True)
             self._connection_epoch = IntroducedEpoch(introduction.epoch)
         elif around.plan.transactions:
             self._connection_epoch = life.context.run(services.connection_epochs.accepted)
@@ -218,6 +218,8 @@ class AgentEnd:
         """What was not begun is left to other agents."""
         self._is_draining = True
         self._frames.clear()
+        if self._router is not None:
+            self._router.drain()
 
     def died(self) -> None:
         """Its agent is no more."""
