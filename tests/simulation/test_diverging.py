@@ -59,8 +59,8 @@ def one_diverges(stopped: list[str]) -> Iterator[None]:
         told = str(error.exceptions) if isinstance(error, BaseExceptionGroup) else ""
         if str(self) == WRONG and "the state digest of this agent differs from the majority" in told:
             stopped.append(told)
-            self._agent.ended(self)
-            self._agent.start()
+            self.agent.ended(self)
+            self.agent.start()
         else:
             ended(self, task)
 

@@ -242,7 +242,7 @@ class JavaMember(ProgramMember):
 
 class FranzGoMember(ProgramMember):
     def __init__(self, bootstrap: str, group: str, topic: str, *, folder: Path) -> None:
-        command = [provided(go_client("torture")), "member", bootstrap, group, topic]
+        command: list[str | Path] = [provided(go_client("torture")), "member", bootstrap, group, topic]
         super().__init__(bootstrap, group, topic, command, folder)
 
 
