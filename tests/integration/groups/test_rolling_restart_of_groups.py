@@ -117,7 +117,10 @@ def test_groups_count_every_record_through_a_rolling_restart(
         for group in groups:
             wait_until(group.is_shared_out, f"the shares of {group.name}")
         print(f"all groups are shared out after {time.monotonic() - began_s:.1f} s")
-        with SteadyProducer(bootstrap=bootstrap, topic=TOPIC, partitions=PARTITIONS, rate=100) as producer:
+        idempotent = {"enable.idempotence": True}
+        with SteadyProducer(
+            bootstrap=bootstrap, topic=TOPIC, partitions=PARTITIONS, rate=100, settings=idempotent
+        ) as producer:
             wait_until(lambda: all(group.read for group in groups), "the first records")
             before = {group.name: group.losses_count for group in groups}
 
@@ -131,5 +134,6 @@ def test_groups_count_every_record_through_a_rolling_restart(
         sent = producer.acknowledged_count
         for group in groups:
             wait_until(partial(group.has_read, sent), f"all records of {group.name}")
+            assert len(set(group.read)) == sent
             again, losses = len(group.read) - sent, group.losses_count - before[group.name]
             print(f"{group.name}: {sent} records, {again} again, {losses} partitions given up")
