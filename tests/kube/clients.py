@@ -5,6 +5,7 @@ Their settings are the defaults where these concern errors and retries: what a u
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,8 @@ TRANSACTION_TIMEOUT_MS = 300_000
 """Longer than any outage here: by default a transaction is aborted after a minute, which is no fault."""
 COMMIT_SECONDS_MAX = 300.0
 END_SECONDS_MAX = 120.0
+ClientSettings = Mapping[str, str | int | float | bool]
+"""Settings of librdkafka, as how to log in."""
 RECORDS_PER_TRANSACTION = 6
 ABORTED_EACH = 5
 """The fifth transaction is aborted, the tenth, and so on."""
@@ -31,6 +34,7 @@ class SteadyTransactions:
     bootstrap: str
     topic: str
     partitions: int
+    settings: ClientSettings = field(default_factory=dict)
     sent: set[str] = field(default_factory=set)
     acknowledged: dict[Position, str] = field(default_factory=dict)
     aborted: set[str] = field(default_factory=set)
@@ -59,6 +63,7 @@ class SteadyTransactions:
                 "transactional.id": f"{self.topic}-writer",
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "log_level": 0,
+                **self.settings,
             }
         )
         try:
@@ -109,7 +114,7 @@ class _Collector:
 class GroupMember:
     """A consumer of a group, which reads from its creation on until `leave`."""
 
-    def __init__(self, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:
+    def __init__(self, bootstrap: str, group: str, topic: str, settings: ClientSettings) -> None:
         self.reads: list[Position] = []
         self.partitions: frozenset[int] = frozenset()
         """Assigned now."""
@@ -167,10 +172,10 @@ class GroupMember:
             self.errors.append(f"member: {error}")
 
 
-def read_all(bootstrap: str, topic: str, partitions: int) -> dict[Position, bytes]:
+def read_all(bootstrap: str, topic: str, partitions: int, settings: ClientSettings) -> dict[Position, bytes]:
     """Values of all committed records of a topic, from its beginning to its end as it is now."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
-    consumer = Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "error"})
+    fixed = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer({**fixed, "enable.partition.eof": True, "auto.offset.reset": "error", **settings})
     values: dict[Position, bytes] = {}
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])

@@ -9,6 +9,7 @@ from typing import Protocol
 import pytest
 
 from tests.kube.load import Load, load
+from tests.kube.newer_image import write_newer_image
 from tests.kube.pauses import Pause, Pauses
 from tests.kube.release import Release
 from tools.kube_lab.images import PenstockImage, find_image, read_image
@@ -61,10 +62,16 @@ def image(request: pytest.FixtureRequest) -> PenstockImage:
 
 
 @pytest.fixture(scope="session")
-def lab(request: pytest.FixtureRequest, image: PenstockImage) -> Iterator[Lab]:
+def newer_image(image: PenstockImage, tmp_path_factory: pytest.TempPathFactory) -> PenstockImage:
+    """A newer version of the image, with newer rules. Nodes have both."""
+    return write_newer_image(image, tmp_path_factory.mktemp("newer") / "newer.oci.tar")
+
+
+@pytest.fixture(scope="session")
+def lab(request: pytest.FixtureRequest, image: PenstockImage, newer_image: PenstockImage) -> Iterator[Lab]:
     """A cluster of three nodes. From here on this process is in its network, until the last scenario has ended."""
     try:
-        with running_lab(request.config.getoption("--kube-folder"), image) as running:
+        with running_lab(request.config.getoption("--kube-folder"), image, [newer_image]) as running:
             yield running
     except SetupFailed as error:
         pytest.fail(str(error), pytrace=False)
@@ -91,7 +98,7 @@ def start_load(request: pytest.FixtureRequest) -> StartLoad:
     @contextmanager
     def start(release: Release, limit_s: float | None = None, restarts: int = 0) -> Iterator[Load]:
         began_s, before = time.monotonic(), release.restarts()
-        with load(release.bootstrap, f"{scenario}-{len(pauses.rows)}") as running:
+        with load(release.bootstrap, f"{scenario}-{len(pauses.rows)}", release.client_settings) as running:
             yield running
         row = Pause(
             scenario=request.node.name.removeprefix("test_").replace("_", " ")[:40],

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kube.clients import GroupMember, SteadyTransactions, read_all
+from tests.kube.clients import ClientSettings, GroupMember, SteadyTransactions, read_all
 from tests.kube.verdict import TopicHistory, problems
 from tests.support.cluster.conditions import wait_until
 from tests.support.cluster.rolling_restart_load import SteadyProducer
@@ -73,28 +73,30 @@ class Load:
 
 
 @contextmanager
-def load(bootstrap: str, name: str) -> Iterator[Load]:
+def load(bootstrap: str, name: str, settings: ClientSettings) -> Iterator[Load]:
     """Clients of two topics with a scenario's name, until the block ends. Fails if any record is not there once, or if
     a client got an error. The block begins when all of them are at work.
     """
     plain, transactional = f"{name}-plain", f"{name}-transactional"
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
     for created in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in (plain, transactional)]).values():
         created.result(30)
     with ExitStack() as stack:
         members = {
-            topic: [_member(stack, bootstrap, topic, settings) for _ in range(MEMBERS)]
-            for topic, settings in ((plain, {}), (transactional, NEXT_GENERATION))
+            topic: [_member(stack, bootstrap, topic, {**settings, **protocol}) for _ in range(MEMBERS)]
+            for topic, protocol in ((plain, {}), (transactional, NEXT_GENERATION))
         }
         with ExitStack() as writing:
             producer = SteadyProducer(
                 bootstrap=bootstrap,
                 topic=plain,
                 partitions=PARTITIONS,
-                settings={"enable.idempotence": True},
+                settings={"enable.idempotence": True, **settings},
                 rate=RECORDS_PER_SECOND,
             )
-            transactions = SteadyTransactions(bootstrap=bootstrap, topic=transactional, partitions=PARTITIONS)
+            transactions = SteadyTransactions(
+                bootstrap=bootstrap, topic=transactional, partitions=PARTITIONS, settings=settings
+            )
             writing.enter_context(producer)
             writing.enter_context(transactions)
             _wait_for_assignments(members)
@@ -115,13 +117,13 @@ def load(bootstrap: str, name: str) -> Iterator[Load]:
             history.rebalances += member.losses
         history.stored = {
             position: _plain_value(position[0], value) if history.topic == plain else value.decode()
-            for position, value in read_all(bootstrap, history.topic, PARTITIONS).items()
+            for position, value in read_all(bootstrap, history.topic, PARTITIONS, settings).items()
         }
         errors += problems(history)
     assert errors == [], "\n".join(errors)
 
 
-def _member(stack: ExitStack, bootstrap: str, topic: str, settings: dict[str, str]) -> GroupMember:
+def _member(stack: ExitStack, bootstrap: str, topic: str, settings: ClientSettings) -> GroupMember:
     member = GroupMember(bootstrap, topic, topic, settings)
     stack.callback(member.leave)
     return member

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from tests.kube.clients import ClientSettings
 from tests.support.cluster.conditions import wait_until
 from tools.kube_lab.lab import Lab, LabCommandFailed
 
@@ -31,6 +32,11 @@ class Release:
     lab: Lab
     name: str
     namespace: str
+    options: tuple[str, ...] = ()
+    """Options of helm that every upgrade has."""
+    client_settings: ClientSettings = field(default_factory=dict)
+    address: str = ""
+    """Where clients connect to, if it is not the Service inside the cluster."""
 
     @property
     def full_name(self) -> str:
@@ -39,12 +45,11 @@ class Release:
 
     @property
     def bootstrap(self) -> str:
-        service = self.lab.get("service", self.full_name, "--namespace", self.namespace)
-        return f"{service['spec']['clusterIP']}:9092"
+        return self.address or f"{self.full_name}.{self.namespace}.svc:9092"
 
     def install(self, *options: str) -> None:
         """Install or upgrade it, and wait until all of it is ready. `options`: those of helm."""
-        self.lab.install(self.name, self.namespace, *options)
+        self.lab.install(self.name, self.namespace, *self.options, *options)
         self.wait_until_ready()
 
     def uninstall(self) -> None:

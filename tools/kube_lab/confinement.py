@@ -18,8 +18,8 @@ from pathlib import Path
 
 CONTROLLERS = frozenset({"blkio", "cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"})
 """Those that containerd and the kubelet use, of cgroup version 1."""
-NEW_NETWORK = 0x40000000
-"""CLONE_NEWNET of sched.h. Python has `os.unshare` and `os.setns` from 3.12 on."""
+NEW_MOUNTS, NEW_NETWORK = 0x00020000, 0x40000000
+"""CLONE_NEWNS and CLONE_NEWNET of sched.h. Python has `os.unshare` and `os.setns` from 3.12 on."""
 END_SECONDS_MAX = 30.0
 JOIN = 'for group; do shift; [ "$group" = -- ] && break; echo $$ > "$group/cgroup.procs" || exit 1; done; exec "$@"'
 """A shell's program: joins the cgroups before `--`, then becomes the command after it."""
@@ -37,6 +37,21 @@ def private_network() -> Iterator[None]:
             yield
         finally:
             _call("setns", before.fileno(), NEW_NETWORK)
+
+
+@contextmanager
+def private_names(resolver: Path) -> Iterator[None]:
+    """Let this thread, and those that it starts, find names as the file `resolver` says (resolv.conf(5)).
+
+    It stays in a mount namespace of its own afterwards: a process with threads cannot leave one.
+    """
+    _call("unshare", NEW_MOUNTS)
+    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "--bind", str(resolver), "/etc/resolv.conf"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", "/etc/resolv.conf"], check=True)
 
 
 def _call(function: str, *arguments: int) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from tools.helm import helm_program, kubectl_program
 from tools.kube_lab import machine
-from tools.kube_lab.confinement import Cgroups, hierarchies, private_network
+from tools.kube_lab.confinement import Cgroups, hierarchies, private_names, private_network
 from tools.kube_lab.control_plane import HOST_ADDRESS, KEY, SECRET, STORE_ENDPOINT, ControlPlane
 from tools.kube_lab.images import PenstockImage, ensure_store
 from tools.kube_lab.nodes import NODES, LabNode, import_images
@@ -47,6 +47,11 @@ class Lab:
     programs: LabPrograms
     control: ControlPlane
     nodes: Mapping[str, LabNode]
+
+    @property
+    def resolver(self) -> Path:
+        """A resolv.conf by which names are found as a pod finds them."""
+        return _resolver(self.folder)
 
     @property
     def store_environment(self) -> dict[str, str]:
@@ -115,8 +120,11 @@ class Lab:
 
 
 @contextmanager
-def running_lab(folder: Path, image: PenstockImage) -> Iterator[Lab]:
-    """A lab with its files in `folder`, for as long as the block lasts. This thread is in its network meanwhile.
+def running_lab(folder: Path, image: PenstockImage, others: Sequence[PenstockImage] = ()) -> Iterator[Lab]:
+    """A lab with its files in `folder`, for as long as the block lasts. This thread is in its network meanwhile, and
+    finds its names.
+
+    `others`: versions of the image that nodes have besides it.
 
     Raises `SetupFailed`, with all that is missing, where the machine can have none.
     """
@@ -132,7 +140,9 @@ def running_lab(folder: Path, image: PenstockImage) -> Iterator[Lab]:
         _remove(folder, programs)
         try:
             with private_network():
-                yield _start(folder, image, programs)
+                lab = _start(folder, image, others, programs)
+                with private_names(lab.resolver):
+                    yield lab
         finally:
             _remove(folder, programs)
 
@@ -147,7 +157,7 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _start(folder: Path, image: PenstockImage, programs: LabPrograms) -> Lab:
+def _start(folder: Path, image: PenstockImage, others: Sequence[PenstockImage], programs: LabPrograms) -> Lab:
     """Start all of the lab but Penstock."""
     state = folder / "state"
     state.mkdir()
@@ -161,7 +171,7 @@ def _start(folder: Path, image: PenstockImage, programs: LabPrograms) -> Lab:
     lab = Lab(folder, image, programs, ControlPlane(state / "control", programs), nodes)
     images = ensure_store(
         folder / "images",
-        [image.archive],
+        [each.archive for each in (image, *others)],
         lambda store, archives: import_images(programs, state / "import", store, archives),
     )
     lab.control.create(list(nodes.values()))
@@ -216,8 +226,8 @@ def _create_volumes(lab: Lab) -> None:
 
 def _write_enter(folder: Path) -> None:
     """A script that runs a command, or a shell, in the lab's network with kubectl, helm and the lab's names."""
-    names = folder / "state" / "resolv.conf"
-    names.write_text(f"nameserver {HOST_ADDRESS}\nsearch svc.cluster.local cluster.local\n")
+    names = _resolver(folder)
+    names.write_text(f"nameserver {HOST_ADDRESS}\nsearch svc.cluster.local cluster.local\noptions ndots:5\n")
     mount = f'mount --bind {shlex.quote(str(names))} /etc/resolv.conf && exec "$@"'
     network = f"/proc/{os.getpid()}/task/{os.getpid()}/ns/net"
     enter = folder / "enter"
@@ -229,6 +239,10 @@ def _write_enter(folder: Path) -> None:
         f'exec nsenter --net={network} unshare --mount --propagation private sh -c {shlex.quote(mount)} sh "$@"\n'
     )
     enter.chmod(0o755)
+
+
+def _resolver(folder: Path) -> Path:
+    return folder / "state" / "resolv.conf"
 
 
 @contextmanager
