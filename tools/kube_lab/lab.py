@@ -17,7 +17,7 @@ from typing import Any
 from tools.helm import helm_program, kubectl_program
 from tools.kube_lab import machine
 from tools.kube_lab.confinement import Cgroups, hierarchies, private_names, private_network
-from tools.kube_lab.control_plane import HOST_ADDRESS, KEY, SECRET, STORE_ENDPOINT, ControlPlane
+from tools.kube_lab.control_plane import BUCKET, HOST_ADDRESS, KEY, SECRET, STORE_ENDPOINT, ControlPlane
 from tools.kube_lab.images import PenstockImage, ensure_store
 from tools.kube_lab.nodes import NODES, LabNode, import_images
 from tools.kube_lab.programs import LabPrograms
@@ -94,7 +94,8 @@ class Lab:
         """Install the chart as a release, or upgrade it, and wait until it is ready. Returns what helm writes."""
         return self.helm(
             *("upgrade", "--install", release, str(CHART), "--namespace", namespace, "--wait", "--timeout=3m"),
-            *("--values", str(VALUES), "--set", f"image.tag={self.image.version},store.endpoint={STORE_ENDPOINT}"),
+            *("--values", str(VALUES), "--set", f"image.tag={self.image.version}"),
+            *("--set", f"store.url=s3://{BUCKET}/{namespace}/{release},store.endpoint={STORE_ENDPOINT}"),
             *options,
         )
 
