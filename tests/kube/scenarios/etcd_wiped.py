@@ -39,7 +39,8 @@ def test_a_wiped_etcd_is_recovered_by_the_job(
     assert "was etcd wiped" in refusal(wiped)
     plain, transactional = load.producer.topic, load.transactions.topic
     report, seconds = recover(wiped)
-    assert re.search(rf"^{plain} +{load.producer.acknowledged_count} ", report, re.MULTILINE), report
+    assert plain in report
+    assert "nothing was changed: this was a dry run" in report
     note(f"a dry run of the recovery by its Job took {seconds:.0f} s")
     _report, seconds = recover(wiped, "recover.dryRun=false,recover.acceptLoss=true")
     note(f"recovered by the Job in {seconds:.0f} s")
