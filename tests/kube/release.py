@@ -9,6 +9,7 @@ from tests.support.cluster.conditions import wait_until
 from tools.kube_lab.lab import Lab, LabCommandFailed
 
 READY_SECONDS_MAX = 180.0
+LOST_SECONDS_MAX = 120.0
 ETCD_MEMBERS = 3
 
 
@@ -106,6 +107,26 @@ class Release:
         """End all processes of containers at once, as the kernel does when memory is short."""
         for pod in pods:
             self.lab.programs.cgroups.kill_container(pod.container)
+
+    def lose_and_return_node(self) -> float:
+        """Lose the node of an agent, and start it again when three agents are ready elsewhere. Returns when all is as
+        before. The seconds until the agent was replaced.
+        """
+        node = self.agents()[0].node
+
+        def is_replaced() -> bool:
+            return sum(agent.node != node and agent.is_ready for agent in self.agents()) == 3
+
+        def is_ready() -> bool:
+            conditions = self.lab.get("node", node)["status"]["conditions"]
+            return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+        self.lab.lose_node(node)
+        seconds = wait_until(is_replaced, "an agent elsewhere", seconds_max=LOST_SECONDS_MAX)
+        self.lab.return_node(node)
+        wait_until(is_ready, "the node", seconds_max=LOST_SECONDS_MAX)
+        self.wait_until_ready()
+        return seconds
 
     def audit(self) -> str:
         """Run the chart's audit once, and return its report. Fails if the audit does."""
