@@ -1,7 +1,6 @@
 """All agents behind one address, of a node's port and of `kubectl port-forward`: groups form, and outlive a restart."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -50,8 +49,8 @@ def test_groups_form_through_kubectl_port_forward(behind_a_node: Release, start_
     with subprocess.Popen(command, env=environment(release.lab.folder), stdout=subprocess.DEVNULL) as forwarding:
         try:
             wait_until(lambda: is_listening(FORWARDED_PORT), "the forwarded port")
-            with start_load(release):
-                time.sleep(10)
+            with start_load(release) as load:
+                load.wait_for_records(500)
             assert forwarding.poll() is None
         finally:
             forwarding.terminate()
