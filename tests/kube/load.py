@@ -159,6 +159,7 @@ def _plain_history(running: Load, topic: str) -> TopicHistory:
             for partition, rows in producer.acknowledged.items()
             for offset, number in rows
         },
+        without_offset={_plain_value(partition, b"%d" % number) for partition, number in producer.without_offset},
     )
 
 

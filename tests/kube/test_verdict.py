@@ -28,6 +28,10 @@ def replace(history: TopicHistory) -> None:
     history.stored[0, 0], history.stored[1, 0] = "b", "a"
 
 
+def lose_repeat(history: TopicHistory) -> None:
+    history.without_offset.add("c")
+
+
 def repeat(history: TopicHistory) -> None:
     history.stored[0, 1] = "a"
 
@@ -57,6 +61,7 @@ def test_a_clean_history_has_no_problem() -> None:
     [
         (lose, "t: 1 acknowledged, and lost: a at (0, 0)"),
         (replace, "t: 2 acknowledged, and lost: a at (0, 0), b at (1, 0)"),
+        (lose_repeat, "t: 1 acknowledged without an offset, and lost: c"),
         (repeat, "t: 1 stored more than once: a"),
         (show_aborted, "t: 1 aborted, and shown: aborted"),
         (invent, "t: 1 stored, and never sent: c"),

@@ -18,6 +18,8 @@ class TopicHistory:
     sent: set[str] = field(default_factory=set)
     acknowledged: dict[Position, str] = field(default_factory=dict)
     """Only records of committed transactions, where there are transactions."""
+    without_offset: set[str] = field(default_factory=set)
+    """Acknowledged values of old repeats, whose positions no answer says."""
     aborted: set[str] = field(default_factory=set)
     stored: dict[Position, str] = field(default_factory=dict)
     """All that is there at the end, for a reader of committed records."""
@@ -40,6 +42,7 @@ def problems(history: TopicHistory) -> list[str]:
             for position, value in history.acknowledged.items()
             if stored.get(position) != value
         ],
+        "acknowledged without an offset, and lost": sorted(history.without_offset - copies.keys()),
         "stored more than once": [value for value, count in copies.items() if count > 1],
         "aborted, and shown": sorted(history.aborted & copies.keys()),
         "stored, and never sent": sorted(copies.keys() - history.sent),

@@ -56,6 +56,8 @@ class SteadyProducer:
     latencies_s: list[float] = field(default_factory=list)
     acknowledged: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
     """(offset, number) by partition, in the order of their acknowledgements."""
+    without_offset: list[tuple[int, int]] = field(default_factory=list)
+    """(partition, number) of acknowledged records without an offset: old repeats (DUPLICATE_SEQUENCE_NUMBER)."""
     sent: int = 0
     _stopping: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -117,11 +119,14 @@ class _Delivery:
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         offset = message.offset()
-        if error is not None or offset is None:
+        if error is not None:
             self._producer.errors.append(f"record {self._number} of partition {self._partition}: {error}")
             return
         self._producer.latencies_s.append(time.monotonic() - self._began_s)
-        self._producer.acknowledged[self._partition].append((offset, self._number))
+        if offset is None:
+            self._producer.without_offset.append((self._partition, self._number))
+        else:
+            self._producer.acknowledged[self._partition].append((offset, self._number))
 
 
 @dataclass(slots=True, kw_only=True)
