@@ -75,6 +75,11 @@ class Scale:
     commits: int
     """Transactions of a row whose commits are measured."""
 
+    @property
+    def relay_rounds(self) -> int:
+        """Heartbeats and commits of each way: half as many as records, for there are two of both in a round."""
+        return self.latency_records // 2
+
     def records(self, case: Case, peer: PeerName) -> int:
         """How many records one measurement of a row sends to a peer, or loads into it."""
         match case.kind:
@@ -189,7 +194,7 @@ def _cluster_seconds(case: Case, scale: Scale) -> float:
         case Kind.CLUSTER_COST:
             return 2 * CLIENT_SECONDS + CLUSTER_COST_SECONDS
         case Kind.CLUSTER_RELAY:
-            return RELAY_JOIN_SECONDS + scale.latency_records * RELAY_ROUND_SECONDS
+            return RELAY_JOIN_SECONDS + scale.relay_rounds * RELAY_ROUND_SECONDS
         case Kind.CLUSTER_LATENCY:
             return CLIENT_SECONDS + scale.latency_records / case.rate + RAW_LATENCY_SECONDS
         case _:

@@ -72,7 +72,7 @@ def measure(bench: Bench, cluster: RunningCluster) -> dict[str, float]:
         ways = _ways(cluster, connections, frames.heartbeat(GROUP, generation, member_id))
         commit = frames.CommitFrame(GROUP, generation, member_id, topic, 0)
         times: dict[str, list[float]] = {}
-        for number in range(WARM_UP_ROUNDS + bench.scale.latency_records):
+        for number in range(WARM_UP_ROUNDS + bench.scale.relay_rounds):
             is_counted = number >= WARM_UP_ROUNDS
             for way, connection in ways.items():
                 for what, request, error_of in (
