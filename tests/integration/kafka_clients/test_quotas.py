@@ -20,6 +20,7 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own way of reading its schemas
     from kafka import KafkaConsumer, KafkaProducer
 
+TRIES_MAX = 5
 SECONDS_MAX = 60.0
 METADATA, CREATE_TOPICS, ALTER_CLIENT_QUOTAS = 3, 19, 49
 SHORT = {"quota.window.num": "3", "controller.quota.window.num": "3"}
@@ -141,12 +142,16 @@ def test_topics_beyond_the_quota_are_rejected_and_the_connection_waits(penstock:
     set_quotas(broker, "held", controller_mutation_rate=4.0)
     host, _, port = broker.bootstrap.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as connection:
-        answers, began_s = [], 0.0
-        for name, partitions_count in (("a", 14), ("b", 1), ("b", 1)):
+        answers, began_s, waited_s = [], 0.0, 0.0
+        for name, partitions_count in (("a", 14), ("b", 1), *[("b", 1)] * TRIES_MAX):
             connection.sendall(creation(name, partitions_count))
             answer = read_answer(read_frame(connection), CREATE_TOPICS, 7)
             answers.append((int(answer.topics[0].error_code), answer.throttle_time > timedelta(milliseconds=100)))
-            waited_s, began_s = time.monotonic() - began_s, time.monotonic()
+            waited_s, began_s = max(waited_s, time.monotonic() - began_s if began_s else 0.0), time.monotonic()
+            if name == "b" and answers[-1][0] == 0:
+                break
     # Twelve partitions may be created at once; the two more that were owed come back within half a second.
-    assert answers == [(0, False), (ErrorCode.throttling_quota_exceeded, True), (0, False)]
+    # What is left to wait is rounded to a millisecond, so a request right at its end may come a moment early.
+    early = [(ErrorCode.throttling_quota_exceeded, False)] * (len(answers) - 3)
+    assert answers == [(0, False), (ErrorCode.throttling_quota_exceeded, True), *early, (0, False)]
     assert 0.1 < waited_s < SECONDS_MAX
