@@ -118,15 +118,19 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
         "topics": [asdict(topic) for topic in report.topics],
         "missing": report.missing,
         "damaged": [{"object": key, "reason": reason} for key, reason in report.damaged],
+        "number_gaps": [{"objects": gap.text, "count": gap.count} for gap in report.number_gaps],
         "passed_over": [{"entry": key, "reason": reason} for key, reason in report.passed_over],
     }
 
 
 def _show(report: Json, *, is_loss_found: bool) -> None:
-    topics, missing, damaged, skipped = (report.pop(name) for name in ("topics", "missing", "damaged", "passed_over"))
+    topics, missing, damaged, gaps, skipped = (
+        report.pop(name) for name in ("topics", "missing", "damaged", "number_gaps", "passed_over")
+    )
     assert isinstance(topics, list)
     assert isinstance(missing, list)
     assert isinstance(damaged, list)
+    assert isinstance(gaps, list)
     assert isinstance(skipped, list)
     is_carried_out = report.pop("is_carried_out")
     print_pairs(report)
@@ -152,6 +156,12 @@ def _show(report: Json, *, is_loss_found: bool) -> None:
     if damaged:
         sys.stdout.write("\nunreadable objects:\n")
         print_table(damaged[:COMMAND_ROWS_MAX], ("object", "reason"), empty="")
+    if gaps:
+        sys.stdout.write(
+            "\nintake objects that are not there, though later ones are: their puts failed, or a copy of the bucket "
+            "lacks acknowledged records\n"
+        )
+        print_table(gaps[:COMMAND_ROWS_MAX], ("objects", "count"), empty="")
     if skipped:
         sys.stdout.write("\nskipped entries of the bucket, which have no records:\n")
         print_table(skipped[:COMMAND_ROWS_MAX], ("entry", "reason"), empty="")

@@ -17,6 +17,7 @@ import msgspec
 from agent.bucket.cluster_file import CLUSTER_KEY, ClusterFile
 from agent.recovery.bucket_listing import BucketContents, list_bucket
 from agent.recovery.intake_commits import IntakeCommits
+from agent.recovery.number_gaps import number_gaps
 from agent.recovery.preconditions import Permissions, check_preconditions
 from agent.recovery.report import RecoveryReport
 from agent.recovery.snapshot_choice import FoundSnapshot, newest_snapshot
@@ -109,6 +110,7 @@ class _RecoveryRun:
         report.objects_known = len(state.objects) - (bridge is not None)
         strangers = {session_of_key(key) for key in bucket.sizes if not is_key_known(state, key)}
         ledger_ms = state.time_ms
+        report.number_gaps = number_gaps(state, bucket)
         await IntakeCommits(store, self._clock, report).commit_all(recovery, bucket)
         await self._set_time(recovery, ledger_ms, is_reset=permissions.is_time_reset)
         recovery.end_sessions({session for session in strangers if session is not None})

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from agent.recovery.number_gaps import NumberGap
 from coordinator.recovery.recovered_topics import TopicRecovered
 
 
@@ -47,6 +48,9 @@ class RecoveryReport:
     """Objects of the snapshot that are not in the bucket: their records are lost."""
     damaged: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Unreadable snapshots, intake objects and files of the store, with the reasons."""
+    number_gaps: list[NumberGap] = field(default_factory=list[NumberGap])
+    """Intake objects that are not in the bucket though later ones of their session are. They were not acknowledged, or
+    are lost: nothing says which, so they need no acceptance."""
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Other names in the bucket: not of Penstock, or not needed for a recovery, with the reasons. No loss."""
 
@@ -80,6 +84,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "objects_for_garbage_collection": report.objects_left,
         "objects_missing": len(report.missing),
         "objects_damaged": len({key for key, _ in report.damaged}),
+        "intake_numbers_absent": sum(gap.count for gap in report.number_gaps),
         "entries_passed_over": len(report.passed_over),
     }
 
