@@ -1,7 +1,8 @@
-"""Relayed requests of groups, without I/O: which requests are relayed, what introduces a client, and its answers.
+"""Relayed requests, without I/O: which requests are relayed, what introduces a client, and its answers.
 
 An agent that does not coordinate a group sends the group's request, as it came, over a relay connection to the agent
-that does. Each client connection has relay connections of its own. A relay connection begins with an `Introduction`,
+that does. So it does with a request about the configs of another agent, which names that agent's node id. Each client
+connection has relay connections of its own. A relay connection begins with an `Introduction`,
 which is answered with a text: empty, or why the client is rejected. Frames of requests and of answers follow, in order.
 
 Rule: the first bytes of an introduction are no API of Kafka, so every other listener closes the connection.
@@ -27,10 +28,13 @@ from protocol.wire import (
     pack_length,
     pack_string,
     read_array_length,
+    read_length,
+    read_nullable_string,
     read_string,
+    read_tagged_fields,
 )
 
-RELAYED: Final = frozenset(
+OF_GROUPS: Final = frozenset(
     {
         ApiKey.OFFSET_COMMIT,
         ApiKey.OFFSET_FETCH,
@@ -47,6 +51,11 @@ RELAYED: Final = frozenset(
     }
 )
 """The requests that a group's coordinator alone can answer. ListGroups is answered from the state."""
+OF_NODES: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
+"""The requests that the agent alone can answer whose node id they name: no other one knows its settings and loggers."""
+RELAYED: Final = OF_GROUPS | OF_NODES
+_NODE_RESOURCES: Final = (4, 8)
+"""The types of resources whose name is a node id: BROKER and BROKER_LOGGER (org.apache.kafka...ConfigResource.Type)."""
 _ARRAYS_OF_GROUPS: Final = frozenset({ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE})
 _FIRST_WITH_SEVERAL_GROUPS: Final = 8
 """The first version of OffsetFetch that has an array of groups (KIP-709)."""
@@ -92,7 +101,7 @@ class Introduction:
 
 
 def group_id_of(frame: RequestFrame) -> str | None:
-    """The group of a request of `RELAYED`, the first one where it has several; None where it cannot be read.
+    """The group of a request of `OF_GROUPS`, the first one where it has several; None where it cannot be read.
 
     The frame's body stays as it is.
     """
@@ -113,6 +122,46 @@ def group_id_of(frame: RequestFrame) -> str | None:
         return read_string(view, position, is_flexible=is_flexible)[0]
     except (MalformedRequest, *UNREADABLE):
         return None
+
+
+def node_name_of(frame: RequestFrame) -> str | None:
+    """The node id, as text, whose configs or loggers a request of `OF_NODES` names, the first one where it has several.
+
+    None where it names none, or cannot be read. The frame's body stays as it is. Takes time for large requests.
+    Source: DescribeConfigsRequest.json, AlterConfigsRequest.json, IncrementalAlterConfigsRequest.json (Kafka 4.3).
+    """
+    row = range_of(frame.api_key)
+    assert row is not None, f"API {frame.api_key} is served"
+    is_flexible = row.is_flexible(frame.api_version)
+    view, position = frame.body, 0
+    try:
+        count, position = read_array_length(view, position, is_flexible=is_flexible)
+        for _ in range(count):
+            resource_type = view[position]
+            name, position = read_string(view, position + 1, is_flexible=is_flexible)
+            if resource_type in _NODE_RESOURCES and name:
+                return name
+            position = _skip_configs(frame.api_key, view, position, is_flexible=is_flexible)
+    except (MalformedRequest, *UNREADABLE):
+        pass
+    return None
+
+
+def _skip_configs(api_key: int, view: memoryview, position: int, *, is_flexible: bool) -> int:
+    """The position behind a resource, from the array of its configs on; of DescribeConfigs these are names."""
+    count, position = read_length(view, position, is_flexible=is_flexible)  # null: all configs
+    for _ in range(count):
+        _, position = read_string(view, position, is_flexible=is_flexible)
+        if api_key != ApiKey.DESCRIBE_CONFIGS:
+            if api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS:
+                position += 1  # the operation
+            _, position = read_nullable_string(view, position, is_flexible=is_flexible)
+            position = _skip_tags(view, position, is_flexible=is_flexible)
+    return _skip_tags(view, position, is_flexible=is_flexible)
+
+
+def _skip_tags(view: memoryview, position: int, *, is_flexible: bool) -> int:
+    return read_tagged_fields(view, position)[1] if is_flexible else position
 
 
 def encode_introduction(introduction: Introduction) -> bytes:

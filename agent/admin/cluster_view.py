@@ -11,7 +11,7 @@ character. A consumer also sends its rack in Fetch (KIP-392).
 import re
 from dataclasses import dataclass
 
-from coordinator.commands.commands import StartSession
+from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.state.rendezvous import Placement, staying
 from coordinator.state.state import ClusterState, SessionState
 from protocol.errors import ErrorCode
@@ -66,6 +66,30 @@ def agent_of(state: ClusterState, session: SessionId, listener: str) -> BrokerVi
     """The agent of the session; None where the session is not live."""
     agent = state.sessions.get(session)
     return None if agent is None else _view(agent, listener)
+
+
+def shares_address(own: tuple[Endpoint, ...], other: tuple[Endpoint, ...], listener: str) -> bool:
+    """Whether two agents have the same address for clients of a listener."""
+    mine, theirs = endpoint_of(own, listener), endpoint_of(other, listener)
+    return mine is not None and theirs is not None and (mine.host, mine.port) == (theirs.host, theirs.port)
+
+
+def endpoint_of(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
+    """An agent's address on a listener; None where it has none."""
+    return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
+
+
+def sessions_behind(state: ClusterState, listener: str, answering: StartSession) -> frozenset[SessionId]:
+    """The sessions of the agents that clients of a listener reach by the address of the one that answers.
+
+    Several agents have one address where a load balancer is in front of them. A client that asks each broker of its
+    metadata reaches any of them then, so each answers for all.
+    """
+    return frozenset(
+        session_id
+        for session_id, session in state.sessions.items()
+        if shares_address(answering.endpoints, session.endpoints, listener)
+    )
 
 
 def client_zone(placement: Placement, client_id: str, listener: str) -> str | None:

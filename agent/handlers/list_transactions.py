@@ -2,8 +2,9 @@
 
 - Versions: 0-2. 1 adds a filter by duration (KIP-994), 2 one by a regular expression of RE2 (KIP-1152).
 - Behaviour: the request takes a barrier first (safety rule S4). Any agent could list all, but then tools would show
-  each id once for every agent. A duration is measured by the agent's clock where that agrees with the object store's,
-  else by the cluster's time.
+  each id once for every agent. So they do behind one address for several agents, where a client cannot ask each of
+  them, and a missing id would be worse. A duration is measured by the agent's clock where that agrees with the object
+  store's, else by the cluster's time.
 - Differs from Kafka: a filter by duration matches only open transactions.
 - Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.listTransactionStates (Kafka 4.3).
 """
@@ -11,6 +12,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from agent.admin.cluster_view import sessions_behind
 from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
@@ -22,6 +24,7 @@ from agent.security.rights import Rights
 from coordinator.state.rendezvous import owners_of, transaction_key
 from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
+from protocol.types import SessionId
 from txn.transaction import TransactionStatus
 
 API_KEY = 66
@@ -46,7 +49,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         return _error(ErrorCode.coordinator_not_available)
     request.rights.refresh()
     transactions = await _wanted(services, request.rights, body, version)
-    rows = await inline_or_in_thread(len(transactions), _own, services, transactions)
+    sessions = sessions_behind(services.state, request.listener, services.ledger.agent) | {services.ledger.session}
+    rows = await inline_or_in_thread(len(transactions), _found_at, sessions, services, transactions)
     if pattern:
         rows = await run_in_thread(_matching, rows, pattern)
     return {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
@@ -92,11 +96,13 @@ def _is_open_for(held: TransactionalId, now_ms: int, open_ms: int) -> bool:
     return held.metadata.is_ongoing and now_ms - held.started_ms > open_ms
 
 
-def _own(services: Services, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The rows of the ids for which clients find this agent."""
+def _found_at(
+    sessions: frozenset[SessionId], services: Services, rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The rows of the ids for which clients find the agent of one of the sessions."""
     keys = [transaction_key(row["transactional_id"]) for row in rows]
     owners = owners_of(keys, services.state.sessions)
-    return [row for row, owner in zip(rows, owners, strict=True) if owner == services.ledger.session]
+    return [row for row, owner in zip(rows, owners, strict=True) if owner in sessions]
 
 
 def _matching(rows: Sequence[Mapping[str, Any]], pattern: str) -> list[Mapping[str, Any]]:

@@ -19,6 +19,10 @@ from tests.simulation.clients.group_wire import HeartbeatTold, Identity
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agents import AgentInWorld
 from tests.simulation.cluster.connections import SimulatedConnection
+from tests.simulation.connection_scenes import (
+    a_late_commit_of_offsets_on_a_connection_of_no_order,
+    a_late_commit_of_offsets_that_is_relayed,
+)
 from tests.simulation.faults.faults import coordinator_of
 from tests.simulation.faults.hard_faults import HardFaults
 from tests.simulation.mutations import safety_rules as _entered  # noqa: F401
@@ -29,7 +33,7 @@ from tests.simulation.rights_scenes import (
     a_topic_that_a_client_may_not_describe,
     a_user_that_another_agent_has_not_applied_yet,
 )
-from tests.simulation.scripted_plans import SEED, calm_plan
+from tests.simulation.scripted_plans import SEED, calm_plan, plan_of
 from tests.simulation.seeds import assert_sound
 from tests.simulation.transaction_scenes import (
     EXPIRATION_MS,
@@ -308,6 +312,16 @@ SCRIPTS = {
         scene=whoever_begins_where_an_open_transaction_is_about_to_move_its_group,
         plan=transacting_plan(),
         violation="where a transaction is open that moves it",
+    ),
+    "s7_a_relayed_connection_is_as_old_as_its_relay": Script(
+        scene=a_late_commit_of_offsets_that_is_relayed,
+        plan=replace(plan_of(SEED, placements=(False,)), has_one_address=True),
+        violation="after 2 (S7)",
+    ),
+    "s7_numbers_order_the_connections_of_two_agents": Script(
+        scene=a_late_commit_of_offsets_on_a_connection_of_no_order,
+        plan=replace(plan_of(SEED, placements=(False,)), has_one_address=True),
+        violation="after 2 (S7)",
     ),
     "a_producer_is_forgotten_while_its_transaction_is_open": Script(
         scene=a_transaction_that_is_open_for_longer_than_idle_producers_are_kept,

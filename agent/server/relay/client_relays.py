@@ -1,9 +1,10 @@
-"""The relays of one client connection: a router that sends requests of groups to their coordinators.
+"""The relays of one client connection: a router that sends requests to groups' coordinators and to named agents.
 
 Requests of one client reach a coordinator in their order, over one connection. A request that gets no answer is
 answered here, as an agent that does not coordinate the group answers: with NOT_COORDINATOR, after which its client asks
 for the coordinator again. A V1 TxnOffsetCommit closes the client's connection instead, as if it were the coordinator's:
-repeated on the same connection it might be stale again (safety rule S7).
+repeated on the same connection it might be stale again (safety rule S7). So does a request about the configs of an
+agent: its client asks again, as if that agent had closed the connection, and no other one knows the answer.
 """
 
 import logging
@@ -22,7 +23,7 @@ from protocol.api_versions import ApiKey, name_of
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import RELAYED_ANSWER_SECONDS_MAX, RELAYS_PER_CONNECTION_MAX
-from protocol.relay import RELAYED, Introduction
+from protocol.relay import OF_NODES, RELAYED, Introduction
 from protocol.types import SessionId
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
@@ -49,7 +50,7 @@ class ClientRelays:
         self._is_draining = False
 
     def handler(self, api_key: int) -> RawHandler:
-        """The relay for a request of a group, else the agent's own handler."""
+        """The relay for a request that another agent may have to answer, else the agent's own handler."""
         return self._relay if api_key in RELAYED else HANDLERS[api_key]
 
     def drain(self) -> None:
@@ -66,13 +67,15 @@ class ClientRelays:
 
     async def _relay(self, services: Services, request: Request) -> Answer:
         frame = request.frame
-        target = self._relays.target(services, request)
+        target = await self._relays.target(services, request)
         if target is None:
             return await HANDLERS[frame.api_key](services, request)
         count = partial(self._count, services, frame)
         connection = await self._connection(services, request, target)
         if connection is None:
             count("unreachable")
+            if frame.api_key in OF_NODES:
+                raise NoAnswerOwed(f"agent {target.name}, which the request names, cannot be reached")
             return await HANDLERS[frame.api_key](services, request)
         if frame.api_key in REJECTIONS:
             pending = await connection.send(frame, is_long=True)
@@ -88,6 +91,8 @@ class ClientRelays:
         count("lost")
         if is_v1_commit(frame):
             raise NoAnswerOwed("the coordinator closed its relay before it answered a commit in a transaction")
+        if frame.api_key in OF_NODES:
+            raise NoAnswerOwed(f"agent {target.name}, which the request names, closed its relay before it answered")
         return await HANDLERS[frame.api_key](services, request)
 
     @staticmethod

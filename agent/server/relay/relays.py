@@ -1,8 +1,8 @@
-"""The relay connections of one agent: to which coordinator a request goes, and the connections to it.
+"""The relay connections of one agent: to which agent a request goes, and the connections to it.
 
-A request is relayed where the group's coordinator has the same address for clients as this agent, on the listener that
-the client came by: then a client cannot choose between them. On other listeners it is rejected, and its client goes to
-the coordinator. A relayed request is not relayed again.
+A request is relayed where the group's coordinator, or the agent whose node id it names, has the same address for
+clients as this agent, on the listener that the client came by: then a client cannot choose between them. On other
+listeners it is rejected, and its client goes to that agent. A relayed request is not relayed again.
 """
 
 import asyncio
@@ -11,11 +11,13 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.admin.cluster_view import endpoint_of, shares_address
 from agent.config.listener_security import RELAY_LISTENER
 from agent.request.services import Request, Services
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from agent.server.relay.relay_connection import RelayConnection
 from coordinator.commands.commands import Endpoint
 from coordinator.state.state import ClusterState
@@ -25,7 +27,7 @@ from protocol.limits import (
     RELAY_CONNECTIONS_MAX,
     RELAY_RETRY_SECONDS,
 )
-from protocol.relay import Introduction, group_id_of
+from protocol.relay import OF_NODES, Introduction, group_id_of, node_name_of
 from protocol.types import SessionId
 
 log = logging.getLogger(__name__)
@@ -33,7 +35,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayTarget:
-    """The coordinator that a request is relayed to."""
+    """The agent that a request is relayed to: a group's coordinator, or the one that the request names."""
 
     session: SessionId
     name: str
@@ -72,24 +74,28 @@ class Relays:
         self.job = PeriodicJob(name="relays", interval_s=RELAY_CHECK_INTERVAL_S, run_once=self.close_ended)
         metrics.relay_connections.set_function(lambda: len(self._connections))
 
-    def target(self, services: Services, request: Request) -> RelayTarget | None:
-        """The coordinator to relay the request to; None where this agent answers it."""
-        group_id = group_id_of(request.frame)
+    async def target(self, services: Services, request: Request) -> RelayTarget | None:
+        """The agent to relay the request to; None where this agent answers it."""
+        frame = request.frame
+        if frame.api_key in OF_NODES:
+            name = await inline_or_in_thread(rows_at_most(frame.body), node_name_of, frame)
+            return None if name is None else self._target(services, request, _session_of(services.state, name))
+        group_id = group_id_of(frame)
         if group_id is None:
             return None
-        session = services.group_ledger.coordinator(group_id)
+        return self._target(services, request, services.group_ledger.coordinator(group_id))
+
+    def _target(self, services: Services, request: Request, session: SessionId | None) -> RelayTarget | None:
         if session is None or session == services.ledger.session:
             return None
-        coordinator = services.state.sessions.get(session)
-        if coordinator is None or not shares_address(
-            services.ledger.agent.endpoints, coordinator.endpoints, request.listener
-        ):
+        other = services.state.sessions.get(session)
+        if other is None or not shares_address(services.ledger.agent.endpoints, other.endpoints, request.listener):
             return None
-        endpoint = endpoint_of(coordinator.endpoints, RELAY_LISTENER)
+        endpoint = endpoint_of(other.endpoints, RELAY_LISTENER)
         if endpoint is None:
-            self._log_once(session, coordinator.name, f"it has no listener {RELAY_LISTENER}")
+            self._log_once(session, other.name, f"it has no listener {RELAY_LISTENER}")
             return None
-        return RelayTarget(session=session, name=coordinator.name, endpoint=endpoint)
+        return RelayTarget(session=session, name=other.name, endpoint=endpoint)
 
     async def open(
         self, target: RelayTarget, introduction: Introduction, on_lost: Callable[[RelayConnection], None]
@@ -165,12 +171,7 @@ class Relays:
             )
 
 
-def shares_address(own: tuple[Endpoint, ...], other: tuple[Endpoint, ...], listener: str) -> bool:
-    """Whether two agents have the same address for clients of a listener."""
-    mine, theirs = endpoint_of(own, listener), endpoint_of(other, listener)
-    return mine is not None and theirs is not None and (mine.host, mine.port) == (theirs.host, theirs.port)
-
-
-def endpoint_of(endpoints: tuple[Endpoint, ...], listener: str) -> Endpoint | None:
-    """An agent's address on a listener; None where it has none."""
-    return next((endpoint for endpoint in endpoints if endpoint.listener == listener), None)
+def _session_of(state: ClusterState, node_name: str) -> SessionId | None:
+    """The newest session of the agent with a node id, given as text; None where no agent has it."""
+    sessions = (session_id for session_id, agent in state.sessions.items() if str(agent.node_id) == node_name)
+    return max(sessions, default=None)

@@ -6,11 +6,11 @@ A client behind such an address cannot choose the agent that coordinates its gro
 import logging
 from collections.abc import Callable, Iterable, Sequence
 
+from agent.admin.cluster_view import endpoint_of, shares_address
 from agent.config.listener_security import RELAY_LISTENER
 from agent.runtime.clock import Clock
 from agent.runtime.notices import Notice, NoticeKind
 from agent.runtime.periodic_job import PeriodicJob
-from agent.server.relay.relays import endpoint_of, shares_address
 from coordinator.commands.commands import Endpoint
 from coordinator.state.state import SessionState
 from protocol.limits import LEDGER_SESSION_SECONDS, SHARED_ADDRESS_CHECK_INTERVAL_S

@@ -426,10 +426,12 @@ def store_url_of(plan: Plan) -> str:
 
 def settings_of(name: str, plan: Plan) -> Settings:
     """The settings of an agent in the world."""
-    listener = ListenerAddress(name="PLAINTEXT", host=name, port=PORT)
+    listeners = (ListenerAddress(name="PLAINTEXT", host=name, port=PORT),)
+    if plan.has_one_address:
+        listeners = (*listeners, ListenerAddress(name=RELAY_LISTENER, host=name, port=RELAY_PORT))
     return Settings(
-        listeners=(listener,),
-        advertised=(listener,),
+        listeners=listeners,
+        advertised=listeners,
         http=HostPort(host=name, port=0),
         ledger_url="memory:",
         store_url=store_url_of(plan),

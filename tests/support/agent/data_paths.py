@@ -35,6 +35,7 @@ from agent.security.authorizer import Authorizer, StateAcls
 from agent.security.quotas.quotas import Quotas
 from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.subscriptions import ClientTelemetry
+from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Ledger, LedgerCorrupt
@@ -184,10 +185,13 @@ async def another_agent(
     reads_ahead: bool = False,
     connect: Callable[[MemoryLedgerCore], MemoryLedger] = MemoryLedger,
 ) -> AsyncIterator[DataPaths]:
-    """Paths of another agent of the same cluster, with nothing in its memory."""
+    """Paths of another agent of the same cluster, at an address of its own, with nothing in its memory."""
     ledger = paths.parts.backend
     assert isinstance(ledger, MemoryLedger)
-    begin = start(name, node=ord(name[0]), rules=RULES_NEWEST)
+    begin = replace(
+        start(name, node=ord(name[0]), rules=RULES_NEWEST),
+        endpoints=(Endpoint(listener="PLAINTEXT", host=f"host-of-{name}", port=9092),),
+    )
     async with (
         running_parts(connect(ledger.core), begin, store=paths.memory) as parts,
         asyncio.TaskGroup() as tasks,

@@ -9,7 +9,8 @@ from protocol.auth.principals import ANONYMOUS, GROUP, USER, Principal
 from protocol.connection import RequestFrame, ServerConnection, read_request_frame
 from protocol.errors import MalformedRequest
 from protocol.relay import (
-    RELAYED,
+    OF_GROUPS,
+    OF_NODES,
     ClientEpoch,
     Introduction,
     RelayExchange,
@@ -17,11 +18,15 @@ from protocol.relay import (
     encode_introduction,
     encode_reply,
     group_id_of,
+    node_name_of,
 )
 from protocol.types import Position, SessionId
 from protocol.wire import INT32, pack_length, pack_string
+from tests.support.clients.kafka_requests import framed
 
 ARRAYS = (ApiKey.DESCRIBE_GROUPS, ApiKey.DELETE_GROUPS, ApiKey.CONSUMER_GROUP_DESCRIBE)
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+"""Types of config resources."""
 CLIENT = Introduction(
     agent="a",
     listener="EXTERNAL",
@@ -55,8 +60,8 @@ def body_of(api_key: ApiKey, version: int, group_id: str) -> bytes:
     return group + b"what follows"
 
 
-def versions() -> list[tuple[ApiKey, int]]:
-    rows = [(api_key, range_of(api_key)) for api_key in sorted(RELAYED)]
+def versions(api_keys: frozenset[ApiKey]) -> list[tuple[ApiKey, int]]:
+    rows = [(api_key, range_of(api_key)) for api_key in sorted(api_keys)]
     return [
         (api_key, version)
         for api_key, row in rows
@@ -66,7 +71,7 @@ def versions() -> list[tuple[ApiKey, int]]:
 
 
 class TestTheGroupOfARequest:
-    @pytest.mark.parametrize(("api_key", "version"), versions())
+    @pytest.mark.parametrize(("api_key", "version"), versions(OF_GROUPS))
     def test_it_is_read_in_every_version(self, api_key: ApiKey, version: int) -> None:
         frame = request(api_key, version, body_of(api_key, version, "grüppe"))
         body = bytes(frame.body)
@@ -89,6 +94,46 @@ class TestTheGroupOfARequest:
         self, api_key: ApiKey, version: int, body: bytes
     ) -> None:
         assert group_id_of(request(api_key, version, body)) is None
+
+
+def about(*resources: tuple[int, str], api_key: ApiKey, version: int) -> RequestFrame:
+    """A request about the configs of these resources, by type and name: all of them, or two."""
+    whole = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
+    if api_key is ApiKey.DESCRIBE_CONFIGS:
+        keys: list[list[str] | None] = [None, ["a", "b"]]
+        configs = [{"configuration_keys": keys[number % 2]} for number in range(len(whole))]
+    else:
+        pairs = [{"name": "a", "value": None}, {"name": "b", "value": "1"}]
+        operation = {"config_operation": 1} if api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS else {}
+        configs = [{"configs": [pair | operation for pair in pairs]} for _ in whole]
+    resources = [resource | config for resource, config in zip(whole, configs, strict=True)]
+    values = {"resources": resources, "validate_only": False}
+    return read_request_frame(0, memoryview(framed(api_key, version, values))[4:])
+
+
+@pytest.mark.parametrize(("api_key", "version"), versions(OF_NODES))
+class TestTheNodeOfARequest:
+    @pytest.mark.parametrize("kind", [BROKER, BROKER_LOGGER])
+    def test_it_is_read_in_every_version_behind_other_resources(
+        self, api_key: ApiKey, version: int, kind: int
+    ) -> None:
+        frame = about((TOPIC, "1"), (BROKER, ""), (TOPIC, "t"), (kind, "7"), api_key=api_key, version=version)
+        body = bytes(frame.body)
+        assert node_name_of(frame) == "7"
+        assert bytes(frame.body) == body
+
+    def test_other_resources_name_none(self, api_key: ApiKey, version: int) -> None:
+        assert node_name_of(about((TOPIC, "1"), (BROKER, ""), api_key=api_key, version=version)) is None
+        assert node_name_of(about(api_key=api_key, version=version)) is None
+
+    def test_what_is_cut_off_names_none_and_raises_nothing(self, api_key: ApiKey, version: int) -> None:
+        frame = about((TOPIC, "t"), (BROKER, "7"), api_key=api_key, version=version)
+        body, names = frame.body, []
+        for end in range(len(body)):
+            frame.body = body[:end]
+            names.append(node_name_of(frame))
+        # Whole, or cut off behind the name: then the named agent finds the request malformed.
+        assert set(names) == {None, "7"}
 
 
 class TestIntroductions:
@@ -142,7 +187,7 @@ def answer(correlation_id: int, body: bytes = b"") -> bytes:
 
 
 class TestExchanging:
-    @pytest.mark.parametrize(("api_key", "version"), versions())
+    @pytest.mark.parametrize(("api_key", "version"), versions(OF_GROUPS))
     def test_the_coordinator_reads_the_request_as_its_client_sent_it(self, api_key: ApiKey, version: int) -> None:
         frame = request(api_key, version, b"body", client_id="klient-ü")
         (relayed,) = ServerConnection().receive_data(b"".join(RelayExchange().send(frame)))

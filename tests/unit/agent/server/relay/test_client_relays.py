@@ -254,6 +254,15 @@ class TestLosing:
                 assert await sending is not None
 
 
+    async def test_a_request_about_another_agents_configs_closes_the_clients_connection(self, tmp_path: Path) -> None:
+        resource = {"resource_type": 4, "resource_name": "2", "configuration_keys": None}
+        async with scene(tmp_path) as here:
+            here.coordinator.answer = None
+            with pytest.raises(NoAnswerOwed, match="agent b, which the request names, closed its relay"):
+                await here.send(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]})
+            assert here.outcomes() == {"lost": 1}
+
+
 class TestSilence:
     """A coordinator that neither answers nor closes: it hangs, or the network between the agents swallows packets."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from agent.agent import Agent
 from agent.server.relay import relay_introduction
+from coordinator.commands.admin import ConfigResourceType
 from coordinator.commands.security import CreateAcls, DeleteAcls
 from coordinator.security.acls import Acl, AclFilter
 from protocol.api_versions import ApiKey
@@ -143,6 +144,157 @@ async def test_a_member_whose_coordinator_dies_asks_for_another_one(agents: tupl
             answer = await client.ask(ApiKey.HEARTBEAT, 0, {"group_id": group, **HEARTBEAT})
             assert answer.error_code is ErrorCode.not_coordinator
     assert (relayed(here, "Heartbeat", "unreachable") or 0) + (relayed(here, "Heartbeat", "lost") or 0) == 2
+
+
+class TestListing:
+    """A client asks each broker of its metadata, and the address leads to any agent: each lists what all have."""
+
+    @staticmethod
+    async def commit(agent: Agent, group: str) -> None:
+        partition = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+        async with connected(port_of(agent)) as client:
+            values = {
+                "group_id": group,
+                "generation_id_or_member_epoch": -1,
+                "member_id": "",
+                "topics": [{"name": "t", "partitions": [partition]}],
+            }
+            answer = await client.ask(ApiKey.OFFSET_COMMIT, 7, values)
+        assert answer.topics[0].partitions[0].error_code is ErrorCode.none
+
+    @staticmethod
+    async def listed(agent: Agent) -> dict[str, tuple[str, str]]:
+        async with connected(port_of(agent)) as client:
+            answer = await client.ask(ApiKey.LIST_GROUPS, 5, {"states_filter": [], "types_filter": []})
+        assert answer.error_code is ErrorCode.none
+        groups = {row.group_id: (row.group_state, row.group_type) for row in answer.groups}
+        assert len(groups) == len(answer.groups)
+        return groups
+
+    async def test_each_agent_behind_the_address_lists_the_groups_of_all_once(
+        self, agents: tuple[Agent, Agent]
+    ) -> None:
+        here, there = agents
+        await here.broker.services.topics.auto_create("t", lambda _: None)
+        groups = [group_of(here, agent.broker.session) for agent in agents]
+        for group in groups:
+            await self.commit(here, group)
+        member = {
+            "group_id": "next",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout": timedelta(seconds=10),
+            "subscribed_topic_names": ["t"],
+            "topic_partitions": [],
+        }
+        async with connected(port_of(here)) as client:
+            joined = await client.ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, member)
+        assert joined.error_code is ErrorCode.none
+        expected = {**dict.fromkeys(groups, ("Empty", "classic")), "next": ("Stable", "consumer")}
+        for agent in agents:
+            assert await self.listed(agent) == expected
+        assert relayed(here, "ListGroups") is None
+
+    async def test_agents_with_addresses_of_their_own_list_their_own(self, cluster: Cluster) -> None:
+        here, there = [await cluster.start(name, advertise=[]) for name in ("a", "b")]
+        await know_each_other(here, there)
+        await here.broker.services.topics.auto_create("t", lambda _: None)
+        group = group_of(here, there.broker.session)
+        await self.commit(there, group)
+        assert list(await self.listed(there)) == [group]
+        assert await self.listed(here) == {}
+
+    async def test_transactional_ids_are_listed_likewise(self, agents: tuple[Agent, Agent], cluster: Cluster) -> None:
+        far = await cluster.start("c", advertise=[])
+        await know_each_other(*agents, far)
+        ids = {f"id-{number}" for number in range(20)}
+        async with connected(port_of(far)) as client:
+            for name in ids:
+                values = {
+                    "transactional_id": name,
+                    "transaction_timeout": timedelta(seconds=10),
+                    "producer_id": -1,
+                    "producer_epoch": -1,
+                }
+                assert (await client.ask(ApiKey.INIT_PRODUCER_ID, 4, values)).error_code is ErrorCode.none
+        listed: list[set[str]] = []
+        for agent in (*agents, far):
+            async with connected(port_of(agent)) as client:
+                answer = await client.ask(
+                    ApiKey.LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []}
+                )
+            listed.append({row.transactional_id for row in answer.transaction_states})
+        assert listed[0] == listed[1] == ids - listed[2]
+        assert 0 < len(listed[2]) < len(ids)
+
+
+class TestConfigs:
+    """Those of an agent, which a request names by its node id: no other agent knows them."""
+
+    @staticmethod
+    def named(agent: Agent, **more: object) -> dict[str, object]:
+        name = str(agent.broker.services.node_id)
+        return {"resource_type": ConfigResourceType.BROKER, "resource_name": name, **more}
+
+    async def described(self, at: Agent, of: Agent) -> dict[str, str | None]:
+        resource = self.named(of, configuration_keys=["max.connections", "num.partitions"])
+        values = {"resources": [resource], "include_synonyms": False, "include_documentation": False}
+        async with connected(port_of(at)) as client:
+            (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, values)).results
+        assert result.error_code is ErrorCode.none, result.error_message
+        return {config.name: config.value for config in result.configs}
+
+    @pytest.fixture
+    async def agents(self, cluster: Cluster) -> tuple[Agent, Agent]:
+        agents = [await cluster.start(name, settings={"num.partitions": n}) for name, n in (("a", "3"), ("b", "5"))]
+        await know_each_other(*agents)
+        return agents[0], agents[1]
+
+    async def test_the_named_agent_describes_and_alters_its_configs(self, agents: tuple[Agent, Agent]) -> None:
+        here, there = agents
+        assert (await self.described(here, here))["num.partitions"] == "3"
+        assert (await self.described(here, there))["num.partitions"] == "5"
+        change = {"name": "max.connections", "config_operation": 0, "value": "7000"}
+        async with connected(port_of(here)) as client:
+            values = {"resources": [self.named(there, configs=[change])], "validate_only": False}
+            (row,) = (await client.ask(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, values)).responses
+            assert row.error_code is ErrorCode.none, row.error_message
+            assert (await self.described(here, there))["max.connections"] == "7000"
+            assert (await self.described(here, here))["max.connections"] != "7000"
+            values = {"resources": [self.named(there, configs=[])], "validate_only": False}
+            (row,) = (await client.ask(ApiKey.ALTER_CONFIGS, 2, values)).responses
+            assert row.error_code is ErrorCode.none, row.error_message
+        assert (await self.described(there, there))["max.connections"] != "7000"
+        assert relayed(here, "DescribeConfigs") == 2
+        assert relayed(here, "IncrementalAlterConfigs") == 1
+        assert relayed(here, "AlterConfigs") == 1
+        assert relayed(there, "DescribeConfigs") is None
+
+    async def test_a_client_of_an_agent_that_cannot_be_reached_is_disconnected_as_by_that_agent(
+        self, agents: tuple[Agent, Agent]
+    ) -> None:
+        here, there = agents
+        there._server.abort()
+        values = {"resources": [self.named(there, configuration_keys=None)]}
+        for _ in range(2):
+            async with connected(port_of(here)) as client:
+                assert await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, values) is None
+        assert relayed(here, "DescribeConfigs", "unreachable") == 2
+
+    async def test_a_node_id_that_no_agent_has_is_an_error(self, agents: tuple[Agent, Agent]) -> None:
+        resource = {"resource_type": ConfigResourceType.BROKER, "resource_name": "77", "configuration_keys": None}
+        async with connected(port_of(agents[0])) as client:
+            (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]})).results
+        assert result.error_code is ErrorCode.invalid_request
+        assert "Unexpected broker id" in result.error_message
+
+    async def test_agents_with_addresses_of_their_own_send_clients_to_the_named_one(self, cluster: Cluster) -> None:
+        here, there = [await cluster.start(name, advertise=[]) for name in ("a", "b")]
+        await know_each_other(here, there)
+        values = {"resources": [self.named(there, configuration_keys=None)]}
+        async with connected(port_of(here)) as client:
+            (result,) = (await client.ask(ApiKey.DESCRIBE_CONFIGS, 4, values)).results
+        assert result.error_code is ErrorCode.invalid_request
 
 
 class TestIntroductions:
