@@ -141,11 +141,12 @@ class Metrics:
             ("reason",),
         )
         self.relay_connections = self._gauge(
-            "relay_connections", "Open connections on which this agent relays requests of groups to their coordinators."
+            "relay_connections",
+            "Open connections on which this agent relays requests to groups' coordinators and to named agents.",
         )
         self.relayed_requests = self._counter(
             "relayed_requests",
-            "Requests of groups that this agent relayed, by outcome: answered, unreachable, lost with the connection.",
+            "Requests that this agent relayed, by outcome: answered, unreachable, lost with the connection.",
             ("api", "outcome"),
         )
         self.request_throttle_duration_seconds = self._histogram(

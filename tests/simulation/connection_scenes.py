@@ -158,10 +158,9 @@ class SimultaneousScript(RelayedScript):
     async def _leave_one(self) -> SimulatedConnection:
         one, other = self._others()
         while True:
-            connections = [await self._connect(one)]
-            agents = self._world.agents
-            for number in (one, other):
-                connections.append(SimulatedConnection(agents[number], self._world.around, WHO))
+            first, agents = await self._connect(one), self._world.agents
+            others = [SimulatedConnection(agents[number], self._world.around, WHO) for number in (one, other)]
+            connections = [first, *others]
             epochs = [await self._epoch(connection) for connection in connections]
             if len({epoch.position for epoch in epochs}) == 1 and epochs[1].number > epochs[2].number:
                 break

@@ -426,12 +426,12 @@ def store_url_of(plan: Plan) -> str:
 
 def settings_of(name: str, plan: Plan) -> Settings:
     """The settings of an agent in the world."""
-    listeners = (ListenerAddress(name="PLAINTEXT", host=name, port=PORT),)
+    listeners = [ListenerAddress(name="PLAINTEXT", host=name, port=PORT)]
     if plan.has_one_address:
-        listeners = (*listeners, ListenerAddress(name=RELAY_LISTENER, host=name, port=RELAY_PORT))
+        listeners.append(ListenerAddress(name=RELAY_LISTENER, host=name, port=RELAY_PORT))
     return Settings(
-        listeners=listeners,
-        advertised=listeners,
+        listeners=tuple(listeners),
+        advertised=tuple(listeners),
         http=HostPort(host=name, port=0),
         ledger_url="memory:",
         store_url=store_url_of(plan),

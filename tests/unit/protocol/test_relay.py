@@ -96,17 +96,17 @@ class TestTheGroupOfARequest:
         assert group_id_of(request(api_key, version, body)) is None
 
 
-def about(*resources: tuple[int, str], api_key: ApiKey, version: int) -> RequestFrame:
+def about(*named: tuple[int, str], api_key: ApiKey, version: int) -> RequestFrame:
     """A request about the configs of these resources, by type and name: all of them, or two."""
-    whole = [{"resource_type": kind, "resource_name": name} for kind, name in resources]
-    if api_key is ApiKey.DESCRIBE_CONFIGS:
-        keys: list[list[str] | None] = [None, ["a", "b"]]
-        configs = [{"configuration_keys": keys[number % 2]} for number in range(len(whole))]
-    else:
-        pairs = [{"name": "a", "value": None}, {"name": "b", "value": "1"}]
-        operation = {"config_operation": 1} if api_key is ApiKey.INCREMENTAL_ALTER_CONFIGS else {}
-        configs = [{"configs": [pair | operation for pair in pairs]} for _ in whole]
-    resources = [resource | config for resource, config in zip(whole, configs, strict=True)]
+    resources: list[dict[str, object]] = []
+    for number, (kind, name) in enumerate(named):
+        resource: dict[str, object] = {"resource_type": kind, "resource_name": name}
+        if api_key is ApiKey.DESCRIBE_CONFIGS:
+            resource["configuration_keys"] = None if number % 2 else ["a", "b"]
+        else:
+            pairs = [("a", None), ("b", "1")]
+            resource["configs"] = [{"name": key, "value": value, "config_operation": 1} for key, value in pairs]
+        resources.append(resource)
     values = {"resources": resources, "validate_only": False}
     return read_request_frame(0, memoryview(framed(api_key, version, values))[4:])
 
@@ -114,9 +114,7 @@ def about(*resources: tuple[int, str], api_key: ApiKey, version: int) -> Request
 @pytest.mark.parametrize(("api_key", "version"), versions(OF_NODES))
 class TestTheNodeOfARequest:
     @pytest.mark.parametrize("kind", [BROKER, BROKER_LOGGER])
-    def test_it_is_read_in_every_version_behind_other_resources(
-        self, api_key: ApiKey, version: int, kind: int
-    ) -> None:
+    def test_it_is_read_in_every_version_behind_other_resources(self, api_key: ApiKey, version: int, kind: int) -> None:
         frame = about((TOPIC, "1"), (BROKER, ""), (TOPIC, "t"), (kind, "7"), api_key=api_key, version=version)
         body = bytes(frame.body)
         assert node_name_of(frame) == "7"

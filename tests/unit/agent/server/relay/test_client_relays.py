@@ -253,7 +253,6 @@ class TestLosing:
             else:
                 assert await sending is not None
 
-
     async def test_a_request_about_another_agents_configs_closes_the_clients_connection(self, tmp_path: Path) -> None:
         resource = {"resource_type": 4, "resource_name": "2", "configuration_keys": None}
         async with scene(tmp_path) as here:

@@ -174,7 +174,7 @@ class TestListing:
     async def test_each_agent_behind_the_address_lists_the_groups_of_all_once(
         self, agents: tuple[Agent, Agent]
     ) -> None:
-        here, there = agents
+        here, _ = agents
         await here.broker.services.topics.auto_create("t", lambda _: None)
         groups = [group_of(here, agent.broker.session) for agent in agents]
         for group in groups:
@@ -220,9 +220,7 @@ class TestListing:
         listed: list[set[str]] = []
         for agent in (*agents, far):
             async with connected(port_of(agent)) as client:
-                answer = await client.ask(
-                    ApiKey.LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []}
-                )
+                answer = await client.ask(ApiKey.LIST_TRANSACTIONS, 0, {"state_filters": [], "producer_id_filters": []})
             listed.append({row.transactional_id for row in answer.transaction_states})
         assert listed[0] == listed[1] == ids - listed[2]
         assert 0 < len(listed[2]) < len(ids)
