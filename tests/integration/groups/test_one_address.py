@@ -16,6 +16,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its own re-
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ResourcePatternType,
     ResourceType,
 )
@@ -126,6 +129,7 @@ def test_groups_form_through_one_address_and_go_on_when_a_coordinator_is_killed(
         wait_until(lambda: all(shared_out(each, PARTITIONS) for each in members.values()), "shares of all groups")
         wait_until(lambda: all(read_by(each) == RECORDS for each in members.values()), "all records")
         assert shared.relayed() > 0
+        assert_each_agent_answers_for_all(shared)
 
         os.kill(shared.coordinator("range-1").process.pid, signal.SIGKILL)
         for group in GROUPS:
@@ -143,6 +147,26 @@ def test_groups_form_through_one_address_and_go_on_when_a_coordinator_is_killed(
             ),
             "shares of three members after the kill",
         )
+
+
+def assert_each_agent_answers_for_all(shared: SharedAddress) -> None:
+    """Fail unless clients get what they ask each broker for, whichever agents their connections lead to."""
+    names = [str(row["node_id"]) for row in shared.rows()]
+    for attempt in range(3):  # the address leads each of them elsewhere
+        admin = AdminClient({"bootstrap.servers": shared.bootstrap})
+        listed = admin.list_consumer_groups().result(30).valid
+        assert {group.group_id for group in listed} == GROUPS.keys()
+        values = {name: str(1_000 + 10 * attempt + number) for number, name in enumerate(names)}
+        for name, value in values.items():
+            change = ConfigEntry("max.connections", value, incremental_operation=AlterConfigOpType.SET)
+            resource = ConfigResource(ResourceType.BROKER, name, incremental_configs=[change])
+            for altered in admin.incremental_alter_configs([resource]).values():
+                altered.result(30)
+        for name, value in values.items():
+            for described in admin.describe_configs([ConfigResource(ResourceType.BROKER, name)]).values():
+                configs = described.result(30)
+                assert configs["max.connections"].value == value
+                assert configs["node.id"].value == name
 
 
 @pytest.fixture(scope="module")
