@@ -5,14 +5,14 @@ Their settings are the defaults where these concern errors and retries: what a u
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from tests.kube.verdict import Position
+from tests.kube.verdict import Position, Read
 from tests.support.cluster.rolling_restart_load import NOTICES
 
 TRANSACTION_TIMEOUT_MS = 300_000
@@ -35,8 +35,11 @@ class SteadyTransactions:
     topic: str
     partitions: int
     settings: ClientSettings = field(default_factory=dict)
-    sent: set[str] = field(default_factory=set)
-    acknowledged: dict[Position, str] = field(default_factory=dict)
+    sent: list[str] = field(default_factory=list)
+    acknowledged: list[tuple[Position, str]] = field(default_factory=list)
+    """Position and value of each record of a committed transaction."""
+    without_offset: set[str] = field(default_factory=set)
+    """Values of committed transactions whose acknowledgements had no offset: old repeats."""
     aborted: set[str] = field(default_factory=set)
     seconds: list[float] = field(default_factory=list)
     """How long each committed transaction took from its begin."""
@@ -72,50 +75,57 @@ class SteadyTransactions:
             while not self._stopping.wait(PAUSE_S):
                 number += 1
                 self._transaction(producer, number)
-        except KafkaException as error:
-            self.errors.append(f"transaction: {error}")
+        except Exception as error:  # whatever ends the thread is a problem of the scenario
+            self.errors.append(f"transaction: {error!r}")
             producer.purge()
 
     def _transaction(self, producer: Producer, number: int) -> None:
-        delivered: dict[Position, str] = {}
+        delivered = _Delivered()
         began_s = time.monotonic()
         producer.begin_transaction()
-        values = {f"{number}.{row}" for row in range(RECORDS_PER_TRANSACTION)}
-        self.sent |= values
-        for row, value in enumerate(sorted(values)):
+        values = [f"{number}.{row}" for row in range(RECORDS_PER_TRANSACTION)]
+        self.sent += values
+        for row, value in enumerate(values):
             partition = (number + row) % self.partitions
-            producer.produce(self.topic, value, partition=partition, on_delivery=self._collect(delivered))
+            producer.produce(self.topic, value, partition=partition, on_delivery=delivered)
         if number % ABORTED_EACH == 0:
             producer.abort_transaction(COMMIT_SECONDS_MAX)
-            self.aborted |= values
+            self.aborted.update(values)
             return
         producer.commit_transaction(COMMIT_SECONDS_MAX)
         self.seconds.append(time.monotonic() - began_s)
-        if len(delivered) < len(values):
-            self.errors.append(f"transaction {number} is committed with {len(delivered)} of {len(values)} records")
-        self.acknowledged |= delivered
-
-    def _collect(self, delivered: dict[Position, str]) -> "_Collector":
-        return _Collector(delivered)
+        if delivered.count < len(values):
+            self.errors.append(f"transaction {number} is committed with {delivered.count} of {len(values)} records")
+        self.acknowledged += delivered.positions
+        self.without_offset |= delivered.without_offset
 
 
-@dataclass(frozen=True, slots=True)
-class _Collector:
-    """Notes the positions of a transaction's records."""
+@dataclass(slots=True)
+class _Delivered:
+    """The acknowledged records of one transaction."""
 
-    delivered: dict[Position, str]
+    positions: list[tuple[Position, str]] = field(default_factory=list)
+    without_offset: set[str] = field(default_factory=set)
+
+    @property
+    def count(self) -> int:
+        return len(self.positions) + len(self.without_offset)
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         partition, offset, value = message.partition(), message.offset(), message.value()
-        if error is None and partition is not None and offset is not None and value is not None:
-            self.delivered[partition, offset] = value.decode()
+        if error is not None or partition is None or value is None:
+            return
+        if offset is None:
+            self.without_offset.add(value.decode())
+        else:
+            self.positions.append(((partition, offset), value.decode()))
 
 
 class GroupMember:
-    """A consumer of a group, which reads from its creation on until `leave`."""
+    """A consumer of a group, which reads from its creation on until `leave_group`."""
 
     def __init__(self, bootstrap: str, group: str, topic: str, settings: ClientSettings) -> None:
-        self.reads: list[Position] = []
+        self.reads: list[Read] = []
         self.partitions: frozenset[int] = frozenset()
         """Assigned now."""
         self.losses = 0
@@ -134,8 +144,12 @@ class GroupMember:
         self._thread = threading.Thread(target=self._run, name=group)
         self._thread.start()
 
-    def leave(self) -> None:
+    def stop_reading(self) -> None:
+        """From now on it reads nothing, and whatever it loses is no loss."""
         self._leaving.set()
+
+    def leave_group(self) -> None:
+        self.stop_reading()
         self._thread.join(END_SECONDS_MAX)
         assert not self._thread.is_alive(), f"{self._thread.name}: a member does not end"
 
@@ -149,15 +163,19 @@ class GroupMember:
             consumer.commit(asynchronous=False)
         except KafkaException as error:
             self._note(error.args[0])
+        except Exception as error:  # whatever ends the thread is a problem of the scenario
+            self.errors.append(f"member: {error!r}")
         finally:
             consumer.close()
 
     def _take(self, message: Message) -> None:
-        error, partition, offset = message.error(), message.partition(), message.offset()
+        error, partition, offset, value = message.error(), message.partition(), message.offset(), message.value()
         if error is not None:
             self._note(error)
-        elif partition is not None and offset is not None:
-            self.reads.append((partition, offset))
+        elif partition is None or offset is None or value is None:
+            self.errors.append("member: a record without partition, offset or value")
+        else:
+            self.reads.append(Read(time.monotonic(), (partition, offset), value.decode()))
 
     def _assigned(self, _consumer: Consumer, assigned: list[TopicPartition]) -> None:
         self.partitions |= {each.partition for each in assigned}
@@ -170,6 +188,28 @@ class GroupMember:
     def _note(self, error: KafkaError) -> None:
         if error.code() not in (*NOTICES, KafkaError._NO_OFFSET):
             self.errors.append(f"member: {error}")
+
+
+def leave_groups(members: Sequence[GroupMember]) -> None:
+    """Let all members leave their groups. Each stops reading before the first one leaves: else the members that are
+    left would get its partitions, and that would look like a rebalance of the scenario.
+    """
+    for member in members:
+        member.stop_reading()
+    for member in members:
+        member.leave_group()
+
+
+def committed_offsets(
+    bootstrap: str, group: str, topic: str, partitions: int, settings: ClientSettings
+) -> dict[int, int]:
+    """The offset that a group has committed, by partition; without those of which it has committed none."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0, **settings})
+    try:
+        asked = [TopicPartition(topic, partition) for partition in range(partitions)]
+        return {each.partition: each.offset for each in consumer.committed(asked, END_SECONDS_MAX) if each.offset >= 0}
+    finally:
+        consumer.close()
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, settings: ClientSettings) -> dict[Position, bytes]:

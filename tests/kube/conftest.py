@@ -87,12 +87,17 @@ def kafka(lab: Lab) -> Release:
 
 
 @pytest.fixture
-def start_load(request: pytest.FixtureRequest) -> StartLoad:
+def is_idle(request: pytest.FixtureRequest) -> bool:
+    """Whether nothing else runs on this machine, so that times prove something."""
+    return bool(request.config.getoption("--kube-idle"))
+
+
+@pytest.fixture
+def start_load(request: pytest.FixtureRequest, *, is_idle: bool) -> StartLoad:
     """Clients that write and read through a release while a block lasts. At its end their records are counted, and
     the audit of the release has to find nothing.
     """
     pauses = request.config.stash[_PAUSES]
-    is_idle: bool = request.config.getoption("--kube-idle")
     scenario = Path(request.path).stem.replace("_", "-")
 
     @contextmanager

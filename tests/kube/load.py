@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.kube.clients import ClientSettings, GroupMember, SteadyTransactions, read_all
+from tests.kube.clients import (
+    ClientSettings,
+    GroupMember,
+    SteadyTransactions,
+    committed_offsets,
+    leave_groups,
+    read_all,
+)
 from tests.kube.verdict import TopicHistory, problems
 from tests.support.cluster.conditions import wait_until
 from tests.support.cluster.rolling_restart_load import SteadyProducer
@@ -59,7 +66,8 @@ class Load:
 
     @property
     def acknowledged_count(self) -> int:
-        return self.producer.acknowledged_count + len(self.transactions.acknowledged)
+        transactions = self.transactions
+        return self.producer.acknowledged_count + len(transactions.acknowledged) + len(transactions.without_offset)
 
     def wait_for_records(self, count: int = CALM_RECORDS) -> None:
         """Return when so many more records are acknowledged to the idempotent producer, and a transaction is."""
@@ -74,18 +82,20 @@ class Load:
 
 @contextmanager
 def load(bootstrap: str, name: str, settings: ClientSettings) -> Iterator[Load]:
-    """Clients of two topics with a scenario's name, until the block ends. Fails if any record is not there once, or if
-    a client got an error. The block begins when all of them are at work.
+    """Clients of two topics with a scenario's name, until the block ends. Fails if any record is not there once and in
+    its order, or if a client got an error. The block begins when all of them are at work.
     """
     plain, transactional = f"{name}-plain", f"{name}-transactional"
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
     for created in admin.create_topics([NewTopic(topic, PARTITIONS) for topic in (plain, transactional)]).values():
         created.result(30)
+    protocols: dict[str, ClientSettings] = {plain: {}, transactional: NEXT_GENERATION}
     with ExitStack() as stack:
         members = {
-            topic: [_member(stack, bootstrap, topic, {**settings, **protocol}) for _ in range(MEMBERS)]
-            for topic, protocol in ((plain, {}), (transactional, NEXT_GENERATION))
+            topic: [GroupMember(bootstrap, topic, topic, {**settings, **protocol}) for _ in range(MEMBERS)]
+            for topic, protocol in protocols.items()
         }
+        stack.callback(leave_groups, [member for group in members.values() for member in group])
         with ExitStack() as writing:
             producer = SteadyProducer(
                 bootstrap=bootstrap,
@@ -111,22 +121,24 @@ def load(bootstrap: str, name: str, settings: ClientSettings) -> Iterator[Load]:
         for history in histories:
             _wait_for_reads(history, members[history.topic])
     errors = running.errors
+    if not producer.errors and producer.acknowledged_count != producer.sent:
+        errors.append(f"{producer.sent} records were sent, and {producer.acknowledged_count} answers came")
     for history in histories:
-        for member in members[history.topic]:
-            history.reads += member.reads
-            history.rebalances += member.losses
+        topic, is_plain = history.topic, history.topic == plain
+        history.reads = [
+            [each._replace(value=_plain_value(each.position[0], each.value)) for each in member.reads]
+            if is_plain
+            else member.reads
+            for member in members[topic]
+        ]
+        history.rebalances = sum(member.losses for member in members[topic])
+        history.committed = committed_offsets(bootstrap, topic, topic, PARTITIONS, {**settings, **protocols[topic]})
         history.stored = {
-            position: _plain_value(position[0], value) if history.topic == plain else value.decode()
-            for position, value in read_all(bootstrap, history.topic, PARTITIONS, settings).items()
+            position: _plain_value(position[0], value.decode()) if is_plain else value.decode()
+            for position, value in read_all(bootstrap, topic, PARTITIONS, settings).items()
         }
         errors += problems(history)
     assert errors == [], "\n".join(errors)
-
-
-def _member(stack: ExitStack, bootstrap: str, topic: str, settings: ClientSettings) -> GroupMember:
-    member = GroupMember(bootstrap, topic, topic, settings)
-    stack.callback(member.leave)
-    return member
 
 
 def _wait_for_assignments(members: dict[str, list[GroupMember]]) -> None:
@@ -142,8 +154,10 @@ def _wait_for_assignments(members: dict[str, list[GroupMember]]) -> None:
 def _wait_for_reads(history: TopicHistory, members: Sequence[GroupMember]) -> None:
     """Return when the members have read all that was acknowledged, or time is over: `problems` names the rest."""
 
+    expected = {position for position, _value in history.acknowledged}
+
     def have_read() -> bool:
-        return history.acknowledged.keys() <= {position for member in members for position in tuple(member.reads)}
+        return expected <= {read.position for member in members for read in tuple(member.reads)}
 
     with suppress(AssertionError):
         wait_until(have_read, "all records", seconds_max=READ_SECONDS_MAX)
@@ -153,23 +167,27 @@ def _plain_history(running: Load, topic: str) -> TopicHistory:
     producer = running.producer
     return TopicHistory(
         topic,
-        sent={_plain_value(number % PARTITIONS, b"%d" % (number // PARTITIONS)) for number in range(producer.sent)},
-        acknowledged={
-            (partition, offset): _plain_value(partition, b"%d" % number)
+        sent=[_plain_value(number % PARTITIONS, number // PARTITIONS) for number in range(producer.sent)],
+        acknowledged=[
+            ((partition, offset), _plain_value(partition, number))
             for partition, rows in producer.acknowledged.items()
             for offset, number in rows
-        },
-        without_offset={_plain_value(partition, b"%d" % number) for partition, number in producer.without_offset},
+        ],
+        without_offset={_plain_value(partition, number) for partition, number in producer.without_offset},
     )
 
 
 def _transactional_history(running: Load, topic: str) -> TopicHistory:
     transactions = running.transactions
     return TopicHistory(
-        topic, sent=transactions.sent, acknowledged=transactions.acknowledged, aborted=transactions.aborted
+        topic,
+        sent=transactions.sent,
+        acknowledged=transactions.acknowledged,
+        without_offset=transactions.without_offset,
+        aborted=transactions.aborted,
     )
 
 
-def _plain_value(partition: int, number: bytes) -> str:
+def _plain_value(partition: int, number: int | str) -> str:
     """A value that is unique in the topic: each partition has the numbers from 0 on."""
-    return f"{partition}.{number.decode()}"
+    return f"{partition}.{number}"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from confluent_kafka.admin import AdminClient
+
 from tests.kube.clients import ClientSettings
 from tests.support.cluster.conditions import wait_until
 from tools.kube_lab.lab import Lab, LabCommandFailed
@@ -98,6 +100,21 @@ class Release:
 
         return wait_until(is_ready, f"{agents} ready agents", seconds_max=READY_SECONDS_MAX)
 
+    def restart_agents(self) -> None:
+        """Replace all agents, one after the other. Returns when none of the former ones is left."""
+        before = {agent.name for agent in self.agents()}
+        deployment = f"deployment/{self.full_name}"
+        self.kubectl("rollout", "restart", deployment)
+        self.kubectl("rollout", "status", deployment, "--timeout=300s")
+        self.wait_until_ready()
+        assert before.isdisjoint(agent.name for agent in self.agents())
+
+    def broker_addresses(self) -> set[str]:
+        """The addresses that clients of `bootstrap` learn from Metadata."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, **self.client_settings})
+        brokers = admin.list_topics(timeout=30).brokers.values()
+        return {f"{broker.host}:{broker.port}" for broker in brokers}
+
     def in_agent(self, *words: str) -> str:
         """What a command of `penstock` writes in the container of a ready agent."""
         agent = next(agent for agent in self.agents() if agent.is_ready)
@@ -123,6 +140,7 @@ class Release:
 
         self.lab.lose_node(node)
         seconds = wait_until(is_replaced, "an agent elsewhere", seconds_max=LOST_SECONDS_MAX)
+        assert not is_ready(), f"the cluster did not notice that it lost node {node}"
         self.lab.return_node(node)
         wait_until(is_ready, "the node", seconds_max=LOST_SECONDS_MAX)
         self.wait_until_ready()

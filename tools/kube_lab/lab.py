@@ -32,6 +32,8 @@ VOLUMES = 9
 FIRST_NODE_NUMBER = 11
 AGENT_UID = 10001
 READY_SECONDS_MAX = 120.0
+COMMAND_SECONDS_MAX = 600.0
+"""Longer than any command of kubectl or helm waits by its own options, so one that takes longer hangs."""
 
 
 class LabCommandFailed(Exception):
@@ -112,9 +114,19 @@ class Lab:
         self.nodes[name].come_back(self.control.kubeconfig(name))
 
     def _run(self, command: Sequence[str], text: str | None) -> str:
-        done = subprocess.run(
-            command, env=environment(self.folder), input=text, capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(
+                # In the lab's cgroups, so that it ends with the lab even if this process is killed.
+                [*self.programs.cgroups.joining(), *command],
+                env=environment(self.folder),
+                input=text,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=COMMAND_SECONDS_MAX,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise LabCommandFailed(f"{shlex.join(command)}\ndid not end in {COMMAND_SECONDS_MAX:.0f} s") from error
         if done.returncode != 0:
             raise LabCommandFailed(f"{shlex.join(command)}\n{done.stdout}{done.stderr}")
         return done.stdout

@@ -160,7 +160,8 @@ def import_images(programs: LabPrograms, folder: Path, store: Path, archives: Se
     process = _start_containerd(programs, name, folder)
     _wait_for_containerd(programs, name)
     for archive in archives:
-        command = [*inside_mounts(process), "ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io"]
+        command = [*programs.cgroups.joining(), *inside_mounts(process), "ctr", "--address", CONTAINERD_SOCKET]
+        command += ["--namespace", "k8s.io"]
         done = subprocess.run([*command, "images", "import", str(archive)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SetupFailed(f"{done.stdout}{done.stderr}\ncontainerd does not take the image {archive}")

@@ -12,6 +12,7 @@ from tools.kube_lab.confinement import Cgroups
 from tools.steps import SetupFailed
 
 START_SECONDS_MAX = 90.0
+STOP_SECONDS_MAX = 30.0
 LOG_LINES_SHOWN = 15
 
 
@@ -54,10 +55,14 @@ class LabPrograms:
         return self._running[name][1].pid
 
     def stop(self, name: str) -> None:
-        """End one program as it likes to be ended, and wait for it."""
+        """End one program as it likes to be ended, and wait for it; at once if that takes too long."""
         _node, process = self._running.pop(name)
         process.terminate()
-        process.wait()
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
     def kill(self, name: str) -> None:
         """End one program at once."""

@@ -17,11 +17,16 @@ def test_all_members_of_etcd_killed(kafka: Release, start_load: StartLoad) -> No
 
 
 def _kill(kafka: Release, count: int) -> None:
-    victims = {pod.name: pod.restarts for pod in kafka.pods("etcd")[:count]}
-    kafka.kill(kafka.pods("etcd")[:count])
+    victims = kafka.pods("etcd")[:count]
+    assert len(victims) == count
+    kafka.kill(victims)
 
     def are_back() -> bool:
-        return all(pod.is_ready and pod.restarts > victims.get(pod.name, -1) for pod in kafka.pods("etcd"))
+        found = {pod.name: pod for pod in kafka.pods("etcd")}
+        return all(
+            victim.name in found and found[victim.name].is_ready and found[victim.name].restarts > victim.restarts
+            for victim in victims
+        )
 
     wait_until(are_back, "members of etcd", seconds_max=120)
     kafka.wait_until_ready()

@@ -33,10 +33,9 @@ def test_groups_form_through_a_nodes_port_and_outlive_a_rolling_restart(
     behind_a_node: Release, start_load: StartLoad
 ) -> None:
     with start_load(behind_a_node, limit_s=3) as load:
-        behind_a_node.kubectl("rollout", "restart", f"deployment/{behind_a_node.full_name}")
-        behind_a_node.kubectl("rollout", "status", f"deployment/{behind_a_node.full_name}", "--timeout=300s")
-        behind_a_node.wait_until_ready()
+        behind_a_node.restart_agents()
         load.wait_for_records()
+        assert behind_a_node.broker_addresses() == {behind_a_node.address}, "clients know other ways"
     assert load.rebalances == 0
 
 
@@ -45,12 +44,14 @@ def test_groups_form_through_kubectl_port_forward(behind_a_node: Release, start_
     release = replace(behind_a_node, options=("--set", values), address=f"127.0.0.1:{FORWARDED_PORT}")
     release.install()
     service = f"service/{release.full_name}-external"
-    command = [str(kubectl_program()), "port-forward", "--namespace", release.namespace, service, str(FORWARDED_PORT)]
+    command = [*release.lab.programs.cgroups.joining(), str(kubectl_program()), "port-forward"]
+    command += ["--namespace", release.namespace, service, str(FORWARDED_PORT)]
     with subprocess.Popen(command, env=environment(release.lab.folder), stdout=subprocess.DEVNULL) as forwarding:
         try:
             wait_until(lambda: is_listening(FORWARDED_PORT), "the forwarded port")
             with start_load(release) as load:
                 load.wait_for_records(500)
+                assert release.broker_addresses() == {release.address}, "clients know other ways"
             assert forwarding.poll() is None
         finally:
             forwarding.terminate()

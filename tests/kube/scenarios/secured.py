@@ -51,8 +51,10 @@ class Certificates:
         self.lab.apply(secret("certificate", self.namespace, data, kind="kubernetes.io/tls"))
 
     @contextmanager
-    def replacing(self) -> Iterator[None]:
-        """Replace it every 20 s while the block lasts."""
+    def replacing(self) -> Iterator[set[int]]:
+        """Replace it at once, and then every 20 s while the block lasts. Yields the serial numbers that came before."""
+        before = set(self.serial_numbers)
+        self.replace()
         stopping = threading.Event()
         errors: list[Exception] = []
 
@@ -66,7 +68,7 @@ class Certificates:
         thread = threading.Thread(target=run, name="certificates")
         thread.start()
         try:
-            yield
+            yield before
         finally:
             stopping.set()
             thread.join()
@@ -139,19 +141,22 @@ def test_certificates_change_under_load_without_a_restart(
 def test_a_rolling_restart_while_certificates_change(
     secured: Release, certificates: Certificates, start_load: StartLoad
 ) -> None:
-    with start_load(secured, limit_s=3) as load, certificates.replacing():
-        secured.kubectl("rollout", "restart", f"deployment/{secured.full_name}")
-        secured.kubectl("rollout", "status", f"deployment/{secured.full_name}", "--timeout=300s")
-        secured.wait_until_ready()
+    with start_load(secured, limit_s=3) as load, certificates.replacing() as before:
+        secured.restart_agents()
         load.wait_for_records()
+        assert before.isdisjoint(serial_number(agent.address) for agent in secured.agents())
+    assert load.rebalances == 0
 
 
 def test_a_node_is_lost_while_certificates_change(
     secured: Release, certificates: Certificates, start_load: StartLoad
 ) -> None:
-    with start_load(secured, limit_s=15) as load, certificates.replacing():
+    with start_load(secured, limit_s=15) as load, certificates.replacing() as before:
         secured.lose_and_return_node()
         load.wait_for_records()
+        served = {serial_number(agent.address) for agent in secured.agents()}
+        assert served & set(certificates.serial_numbers) - before, "no agent has met a certificate of this time"
+    assert load.rebalances == 0
 
 
 def values() -> list[str]:
