@@ -20,6 +20,8 @@ AGENTS_MIN: Final = 1
 """How many agents rules.yaml expects; the chart puts two thirds of its replicas there."""
 AGENTS_MIN_MARK: Final = "AGENTS_MIN"
 """Stands for that number in the expression."""
+AGENTS_JOB_MARK: Final = "{AGENTS_JOB}"
+"""Stands for a selector: the chart's number of agents is that of its own cluster, where it knows that cluster's job."""
 NEAR_LIMIT_RATIO: Final = 0.8
 MEMORY_RATIO_MAX: Final = 0.9
 
@@ -45,7 +47,13 @@ class Alert:
 ALERTS: Final[Sequence[Alert]] = (
     Alert(
         name="AgentsMissing",
-        expression=f"(sum by (job) (penstock_ready) < {AGENTS_MIN_MARK}) or absent(penstock_ready)",
+        # A cluster of which nothing is scraped has no sum. The second line finds it for an hour after the last scrape.
+        # The last line finds it later, and one that was never scraped, unless another cluster has series of that name.
+        expression=(
+            f"(sum by (job) (penstock_ready{AGENTS_JOB_MARK}) < {AGENTS_MIN_MARK}) "
+            f"or (sum by (job) (max_over_time(penstock_ready{AGENTS_JOB_MARK}[70m])) unless on (job) penstock_ready) "
+            f"or absent_over_time(penstock_ready{AGENTS_JOB_MARK}[1h])"
+        ),
         lasting="5m",
         severity=PAGE,
         summary="Fewer agents serve clients than the cluster needs.",
@@ -139,7 +147,7 @@ ALERTS: Final[Sequence[Alert]] = (
         name="GroupLag",
         expression=(
             "max by (job, group, topic) (penstock_group_lag_seconds) > 600 "
-            "and deriv(sum by (job, group, topic) (penstock_group_lag_records)[15m:1m]) > 0"
+            "and deriv(max by (job, group, topic) (penstock_group_lag_records)[15m:1m]) > 0"
         ),
         lasting="15m",
         summary=(
@@ -193,8 +201,9 @@ ALERTS: Final[Sequence[Alert]] = (
     ),
     Alert(
         name="SessionsLost",
-        expression="sum by (job) (increase(penstock_sessions_lost_total[30m])) > 2",
-        summary="Agents lost {{ $value | humanize }} sessions within half an hour.",
+        # Prometheus extrapolates an increase to the whole window: of two it makes 2.03.
+        expression="sum by (job) (increase(penstock_sessions_lost_total[30m])) > 2.5",
+        summary='Agents lost {{ printf "%.0f" $value }} sessions within half an hour.',
     ),
     Alert(
         name="TasksFail",
@@ -222,6 +231,8 @@ ALERTS: Final[Sequence[Alert]] = (
             "> max by (job) (penstock_objects_pending_deletion offset 6h) "
             "and on (job) sum by (job) (increase(penstock_gc_deleted_objects_total[2h])) == 0"
         ),
+        # Garbage waits for gc-min-age-s, ten minutes by default: the first after a calm time is no fault.
+        lasting="1h",
         summary="{{ $value | humanize }} objects wait for deletion, and none was deleted in two hours.",
     ),
     Alert(
@@ -250,19 +261,22 @@ ALERTS: Final[Sequence[Alert]] = (
 )
 
 
-def rules(agents_min: int | str = AGENTS_MIN, alerts: Sequence[Alert] = ALERTS) -> Mapping[str, object]:
+def rules(
+    agents_min: int | str = AGENTS_MIN, agents_job: str = "", alerts: Sequence[Alert] = ALERTS
+) -> Mapping[str, object]:
     """The rules as Prometheus reads them: the contents of rules.yaml.
 
     `agents_min`: below so many ready agents AgentsMissing fires; a text that the chart replaces by a number.
+    `agents_job`: the selector of the cluster that has so many, as `{job="a"}`; all clusters where it is empty.
     """
-    return {"groups": [{"name": "penstock", "rules": [_rule(alert, str(agents_min)) for alert in alerts]}]}
+    return {"groups": [{"name": "penstock", "rules": [_rule(alert, str(agents_min), agents_job) for alert in alerts]}]}
 
 
-def _rule(alert: Alert, agents_min: str) -> Mapping[str, object]:
+def _rule(alert: Alert, agents_min: str, agents_job: str) -> Mapping[str, object]:
     lasting = {"for": alert.lasting} if alert.lasting else {}
     return {
         "alert": alert.name,
-        "expr": alert.expression.replace(AGENTS_MIN_MARK, agents_min),
+        "expr": alert.expression.replace(AGENTS_JOB_MARK, agents_job).replace(AGENTS_MIN_MARK, agents_min),
         **lasting,
         "labels": {"severity": alert.severity, "component": "penstock"},
         "annotations": {"summary": alert.summary, "runbook_url": alert.runbook_url},

@@ -1,7 +1,8 @@
 """Boards, rows and panels as plain values, and the dashboards that Grafana's own library makes of them.
 
 Rule: everything is of one cluster: each query selects `$job`, the one variable. `rate` takes Grafana's interval. A unit
-has the same colours and bounds everywhere. A panel says in its description what is normal, and where to read on.
+has the same bounds everywhere. Red means the same everywhere: an alert fires from that value on. A panel says in its
+description what is normal, and where to read on.
 """
 
 import re
@@ -10,12 +11,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from grafana_foundation_sdk.builders.dashboard import Dashboard, DatasourceVariable, QueryVariable, Row
+from grafana_foundation_sdk.builders.dashboard import (
+    Dashboard,
+    DatasourceVariable,
+    QueryVariable,
+    Row,
+    ThresholdsConfig,
+)
 from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.builders.stat import Panel as StatPanel
 from grafana_foundation_sdk.builders.timeseries import Panel as TimeseriesPanel
 from grafana_foundation_sdk.models.dashboard import Dashboard as DashboardModel
-from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.dashboard import DataSourceRef, Threshold, ThresholdsMode
 
 WIDTH: Final = 24
 """Columns of Grafana's grid."""
@@ -57,6 +64,8 @@ class Panel:
     page: str
     """The page, or section, of docs/operations that helps."""
     is_stat: bool = False
+    red_from: float | None = None
+    """From this value on a large number is red. Without it none is: Grafana's own default is 80."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +108,9 @@ def dashboard(board: Board) -> DashboardModel:
 
 
 def _panel(panel: Panel) -> StatPanel | TimeseriesPanel:
-    built = StatPanel() if panel.is_stat else TimeseriesPanel().min(0).line_width(1).fill_opacity(10)
+    built = _stat(panel) if panel.is_stat else TimeseriesPanel().min(0).line_width(1).fill_opacity(10)
+    if panel.unit is Unit.RATIO:
+        built = built.max(1)
     built = (
         built.title(panel.title)
         .description(f"{panel.normal} See docs/operations/{panel.page}")
@@ -113,6 +124,13 @@ def _panel(panel: Panel) -> StatPanel | TimeseriesPanel:
             Dataquery().expr(selected(each.expression)).legend_format(each.legend).ref_id(chr(ord("A") + number))
         )
     return built
+
+
+def _stat(panel: Panel) -> StatPanel:
+    steps = [Threshold(value=None, color="green")]
+    if panel.red_from is not None:
+        steps.append(Threshold(value=panel.red_from, color="red"))
+    return StatPanel().thresholds(ThresholdsConfig().mode(ThresholdsMode.ABSOLUTE).steps(steps))
 
 
 def _source() -> DataSourceRef:

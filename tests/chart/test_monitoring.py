@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.rendering import CHART, HIGHEST, NAME, SETUPS, Manifests, conformity, render, template
+from tests.chart.rendering import CHART, HIGHEST, NAME, NAMESPACE, SETUPS, Manifests, conformity, render, template
 
 RULES = """\
 groups:
@@ -52,10 +52,21 @@ def test_an_alert_knows_how_many_agents_there_should_be(chart: Path, values: lis
 def test_the_chart_has_penstocks_own_rules_and_dashboards() -> None:
     manifests = render(SETUPS["minimal"], values=["replicas=3", RULE, DASHBOARDS])
     rules = {rule["alert"]: rule for rule in manifests.named("PrometheusRule")["spec"]["groups"][0]["rules"]}
-    assert rules["AgentsMissing"]["expr"] == "(sum by (job) (penstock_ready) < 2) or absent(penstock_ready)"
+    assert rules["AgentsMissing"]["expr"].startswith("(sum by (job) (penstock_ready) < 2) or ")
     assert len(rules) == 25
     dashboards = [found for found in manifests.all("ConfigMap") if "grafana_dashboard" in found["metadata"]["labels"]]
     assert len(dashboards) == 6
+
+
+def test_the_number_of_agents_is_that_of_the_releases_own_job() -> None:
+    monitored = render(SETUPS["minimal"], values=[RULE, "monitoring.podMonitor.enabled=true"])
+    (rule,) = (
+        rule
+        for rule in monitored.named("PrometheusRule")["spec"]["groups"][0]["rules"]
+        if rule["alert"] == "AgentsMissing"
+    )
+    monitor = monitored.named("PodMonitor")["metadata"]
+    assert rule["expr"].count(f'penstock_ready{{job="{NAMESPACE}/{monitor["name"]}"}}') == 3
 
 
 def test_a_dashboard_is_a_map_that_grafana_finds_by_its_label(chart: Path) -> None:

@@ -105,12 +105,16 @@ LEDGER: Final = Board(
             ),
             Panel(
                 title="Clocks",
-                queries=[
-                    query("max by (instance) (abs(penstock_clock_offset_seconds))", "{{instance}}"),
-                    query("sum(penstock_clock_checked == bool 0)", "not trusted"),
-                ],
+                queries=[query("max by (instance) (abs(penstock_clock_offset_seconds))", "{{instance}}")],
                 unit=Unit.SECONDS,
-                normal="Offsets below a second, and no clock that is not trusted.",
+                normal="Offsets below a second.",
+                page="alerts.md#clockoff",
+            ),
+            Panel(
+                title="Clocks that are not trusted",
+                queries=[query("sum(penstock_clock_checked == bool 0)", "not trusted")],
+                unit=Unit.COUNT,
+                normal="0, but for agents that start.",
                 page="alerts.md#clockoff",
             ),
         ),

@@ -26,6 +26,7 @@ OVERVIEW: Final = Board(
                 normal="0. While one of them lasts, no record is acknowledged.",
                 page="cluster.md#outages-of-etcd-or-the-bucket",
                 is_stat=True,
+                red_from=30,
             ),
             Panel(
                 title="Starts that wait",

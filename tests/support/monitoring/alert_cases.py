@@ -75,6 +75,34 @@ CASES: Final[Sequence[Case]] = (
     ),
     quiet("AgentsMissing", "page", "10m", {"penstock_ready{}": "1x3 0x20", "penstock_ready{b}": "1x20"}),
     fires(
+        "AgentsMissing",
+        "page",
+        "15m",
+        "Fewer agents serve clients than the cluster needs.",
+        {"penstock_ready{}": "1x3 stale", 'penstock_ready{job="other",instance="c"}': "1x20"},
+    ),
+    fires(
+        "AgentsMissing",
+        "page",
+        "68m",
+        "Fewer agents serve clients than the cluster needs.",
+        {"penstock_ready{}": "1x3 stale", 'penstock_ready{job="other",instance="c"}': "1x90"},
+    ),
+    quiet(
+        "AgentsMissing",
+        "page",
+        "90m",
+        {"penstock_ready{}": "1x3 stale", 'penstock_ready{job="other",instance="c"}': "1x90"},
+    ),
+    Case(
+        alert="AgentsMissing",
+        severity="page",
+        series={"penstock_ready{}": "1x3 stale"},
+        at="3h",
+        labels={},
+        summary="Fewer agents serve clients than the cluster needs.",
+    ),
+    fires(
         "NotReady",
         "ticket",
         "10m",
@@ -103,9 +131,9 @@ CASES: Final[Sequence[Case]] = (
         "StateDigestMismatch",
         "page",
         "5m",
-        "Agents computed different states: differs.",
-        {with_labels(CHECKS, outcome="differs"): "0x3 1x9"},
-        outcome="differs",
+        "Agents computed different states: others_differ.",
+        {with_labels(CHECKS, outcome="others_differ"): "0x3 1x9"},
+        outcome="others_differ",
     ),
     quiet(
         "StateDigestMismatch",
@@ -289,6 +317,7 @@ CASES: Final[Sequence[Case]] = (
         {"penstock_sessions_lost_total{}": "0x5 1x9 2x9 3x9"},
     ),
     quiet("SessionsLost", "ticket", "30m", {"penstock_sessions_lost_total{}": "0x5 1x30"}),
+    quiet("SessionsLost", "ticket", "30m30s", {"penstock_sessions_lost_total{}": "0x5 1x5 2x40"}),
     fires(
         "TasksFail",
         "ticket",
@@ -329,6 +358,7 @@ CASES: Final[Sequence[Case]] = (
         {PENDING: "0+1x600", DELETED: "7x600"},
     ),
     quiet("GarbageGrows", "ticket", "8h", {PENDING: "0+1x600", DELETED: "0+1x600"}),
+    quiet("GarbageGrows", "ticket", "425m", {PENDING: "0x420 20x10 0x60", DELETED: "0x430 20x60"}),
     fires(
         "NearLimits",
         "ticket",

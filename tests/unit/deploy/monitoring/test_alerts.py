@@ -51,6 +51,13 @@ def test_the_number_of_agents_can_be_left_to_the_chart() -> None:
     assert text.replace("AGENTS_MIN", "1") == yaml.safe_dump(rules())
 
 
+def test_the_agents_that_are_counted_can_be_left_to_the_chart() -> None:
+    text = yaml.safe_dump(rules(agents_job="{AGENTS_JOB}"), width=1000)
+    assert text.count("{AGENTS_JOB}") == 3
+    assert "AGENTS_JOB" not in yaml.safe_dump(rules())
+    assert 'penstock_ready{job="a"}) < 1' in yaml.safe_dump(rules(agents_job='{job="a"}'), width=1000)
+
+
 def test_each_alert_has_its_section_in_the_runbook() -> None:
     sections = anchors((ROOT / RUNBOOK).read_text())
     linked = {alert.runbook_url for alert in ALERTS}

@@ -52,3 +52,17 @@ def test_a_board_becomes_a_dashboard() -> None:
     assert built.panels is not None
     row, shown = built.panels
     assert (row.title, shown.title) == ("Row", "Ready")
+
+
+def test_a_large_number_is_red_from_its_own_bound_on() -> None:
+    """Grafana's default bound is 80: a cluster of 81 topics would be red."""
+
+    def steps(red_from: float | None) -> list[tuple[float | None, str]]:
+        panel = Panel(
+            title="t", queries=[query("x")], unit=Unit.COUNT, normal="1.", page="p", is_stat=True, red_from=red_from
+        )
+        (built,) = dashboard(Board(name="B", rows={"R": [panel]})).panels[1:]
+        return [(step.value, step.color) for step in built.field_config.defaults.thresholds.steps]
+
+    assert steps(None) == [(None, "green")]
+    assert steps(30) == [(None, "green"), (30, "red")]
