@@ -46,6 +46,8 @@ def folder() -> Iterator[Path]:
 
 def test_nothing_is_left_after_ctrl_c_nor_after_a_kill_and_a_second_start(folder: Path, image: PenstockImage) -> None:
     before, cgroups = machine_state(), cgroups_of_labs()
+    kill_while_images_are_unpacked(folder, image)
+    assert_equal(machine_state(), before)
     with lab_process(folder, image) as first:
         assert_equal(machine_state(), before)
         os.kill(first.pid, signal.SIGKILL)
@@ -62,12 +64,25 @@ def test_nothing_is_left_after_ctrl_c_nor_after_a_kill_and_a_second_start(folder
     assert {path.name for path in folder.iterdir()} == {"images", "lock", "logs", "process"}
 
 
+def kill_while_images_are_unpacked(folder: Path, image: PenstockImage) -> None:
+    """Start the lab for the first time in a folder, and kill it while a containerd of its start is at work."""
+    with start(folder, image) as process:
+        log = folder / "logs" / "containerd-images.log"
+        process.wait_until(log.exists, "the unpacking of images", seconds_max=READY_SECONDS_MAX)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait_ended()
+
+
+def start(folder: Path, image: PenstockImage) -> Process:
+    command = [sys.executable, "-m", "tools.kube_lab", str(folder), "--image", str(image.archive)]
+    root = Path(__file__).parents[3]
+    return Process(command, folder / "process", name="lab", env={"PYTHONPATH": str(root)})
+
+
 @contextmanager
 def lab_process(folder: Path, image: PenstockImage) -> Iterator[Process]:
     """`make kube`, once all of it is ready."""
-    command = [sys.executable, "-m", "tools.kube_lab", str(folder), "--image", str(image.archive)]
-    root = Path(__file__).parents[3]
-    with Process(command, folder / "process", name="lab", env={"PYTHONPATH": str(root)}) as process:
+    with start(folder, image) as process:
         process.wait_until(lambda: "Ctrl-C ends all of it" in process.stdout, "the lab", seconds_max=READY_SECONDS_MAX)
         yield process
 

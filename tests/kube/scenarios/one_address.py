@@ -1,15 +1,24 @@
 """All agents behind one address, of a node's port and of `kubectl port-forward`: groups form, and outlive a restart."""
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from tests.kube.conftest import StartLoad
+from tests.kube.load import PARTITIONS
 from tests.kube.release import Release
+from tests.kube.verdict import Position
+from tests.support.client_libraries.groups_by_client import JAVA_SOURCE, LibraryGroup, library_groups
 from tests.support.cluster.conditions import wait_until
-from tests.support.processes import is_listening
+from tests.support.processes import is_listening, provided
+from tests.support.services.java import compile_source
+from tools import jars, java_runtime
 from tools.helm import kubectl_program
 from tools.kube_lab.lab import Lab, environment
 
@@ -39,6 +48,37 @@ def test_groups_form_through_a_nodes_port_and_outlive_a_rolling_restart(
     assert load.rebalances == 0
 
 
+def test_groups_of_four_libraries_outlive_a_rolling_restart(
+    behind_a_node: Release, start_load: StartLoad, tmp_path: Path, note: Callable[[str], None]
+) -> None:
+    """Without a limit of pauses: programs of Java begin beside the load."""
+    java, kafka_jars = provided(java_runtime.java_home()) / "bin" / "java", provided(jars.jar_folder("kafka"))
+    program = compile_source(JAVA_SOURCE, tmp_path, java=java, kafka_jars=kafka_jars)
+    with start_load(behind_a_node) as load:
+        producer = load.producer
+        groups = library_groups(
+            behind_a_node.bootstrap, producer.topic, producer.partitions, program=program, folder=tmp_path
+        )
+        with ExitStack() as stack:
+            for member in chain(*(group.members for group in groups)):
+                stack.enter_context(member)
+            for group in groups:
+                seconds = wait_until(group.is_shared_out, f"the shares of {group.name}")
+                note(f"one address: {group.name} shared its partitions after {seconds:.1f} s more")
+            losses = {group.name: group.losses_count for group in groups}
+            behind_a_node.restart_agents()
+            load.wait_for_records()
+            positions = {
+                (partition, offset)
+                for partition in range(PARTITIONS)
+                for offset, _number in tuple(producer.acknowledged[partition])
+            }
+            for group in groups:
+                wait_until(partial(_has_read, group, positions), f"all records of {group.name}")
+                assert len(group.read) == len(set(group.read)), f"{group.name} read records twice"
+                assert group.losses_count == losses[group.name], f"{group.name} was rebalanced"
+
+
 def test_groups_form_through_kubectl_port_forward(behind_a_node: Release, start_load: StartLoad) -> None:
     values = f"external.enabled=true,external.type=ClusterIP,external.host=127.0.0.1,external.port={FORWARDED_PORT}"
     release = replace(behind_a_node, options=("--set", values), address=f"127.0.0.1:{FORWARDED_PORT}")
@@ -55,3 +95,7 @@ def test_groups_form_through_kubectl_port_forward(behind_a_node: Release, start_
             assert forwarding.poll() is None
         finally:
             forwarding.terminate()
+
+
+def _has_read(group: LibraryGroup, positions: set[Position]) -> bool:
+    return positions <= set(group.read)

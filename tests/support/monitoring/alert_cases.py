@@ -317,7 +317,7 @@ CASES: Final[Sequence[Case]] = (
         {"penstock_sessions_lost_total{}": "0x5 1x9 2x9 3x9"},
     ),
     quiet("SessionsLost", "ticket", "30m", {"penstock_sessions_lost_total{}": "0x5 1x30"}),
-    quiet("SessionsLost", "ticket", "30m30s", {"penstock_sessions_lost_total{}": "0x5 1x5 2x40"}),
+    quiet("SessionsLost", "ticket", "35m", {"penstock_sessions_lost_total{}": "5x9 6x5 7x40"}),
     fires(
         "TasksFail",
         "ticket",
