@@ -1,6 +1,9 @@
 """Queries are of one cluster, and panels say where to read on."""
 
+import json
+
 import pytest
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from deploy.monitoring.generated import BOARDS
 from deploy.monitoring.panels import Board, Panel, Unit, dashboard, query, selected
@@ -57,12 +60,13 @@ def test_a_board_becomes_a_dashboard() -> None:
 def test_a_large_number_is_red_from_its_own_bound_on() -> None:
     """Grafana's default bound is 80: a cluster of 81 topics would be red."""
 
-    def steps(red_from: float | None) -> list[tuple[float | None, str]]:
+    def steps(red_from: float | None) -> list[dict[str, object]]:
         panel = Panel(
             title="t", queries=[query("x")], unit=Unit.COUNT, normal="1.", page="p", is_stat=True, red_from=red_from
         )
-        (built,) = dashboard(Board(name="B", rows={"R": [panel]})).panels[1:]
-        return [(step.value, step.color) for step in built.field_config.defaults.thresholds.steps]
+        text = JSONEncoder(sort_keys=True).encode(dashboard(Board(name="B", rows={"R": [panel]})))
+        found: list[dict[str, object]] = json.loads(text)["panels"][1]["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        return found
 
-    assert steps(None) == [(None, "green")]
-    assert steps(30) == [(None, "green"), (30, "red")]
+    assert steps(None) == [{"value": None, "color": "green"}]
+    assert steps(30) == [{"value": None, "color": "green"}, {"value": 30, "color": "red"}]
