@@ -23,9 +23,10 @@ from tools.librdkafka import ensure_librdkafka
 
 AT_A_TIME = 3
 OF_GROUPS = (
-    "0014,0018,0019,0029,0030,0031,0033,0045,0050,0056,0061,0069,0081,0084,0089,0091,0093,0098,0099,0102,0103,"
+    "0014,0018,0029,0030,0031,0033,0045,0050,0056,0061,0069,0081,0084,0089,0091,0093,0098,0099,0102,0103,"
     "0107,0111,0113,0118,0122,0125,0127,0129,0130,0132,0137,0140"
 )
+"""Without 0019: behind one address its `list_groups` finds each group once for every agent (docs/known-limits.md)."""
 FIRST, ALONE = "first", "alone"
 """Attempts at a test."""
 TEST_SECONDS_MAX = 400.0

@@ -195,6 +195,26 @@ class TestListing:
             assert await self.listed(agent) == expected
         assert relayed(here, "ListGroups") is None
 
+    async def test_groups_of_several_coordinators_are_described_together(self, agents: tuple[Agent, Agent]) -> None:
+        here, there = agents
+        await here.broker.services.topics.auto_create("t", lambda _: None)
+        groups = [group_of(here, agent.broker.session) for agent in agents]
+        for group in groups:
+            await self.commit(here, group)
+        unknown = group_of(here, there.broker.session) + "-unknown"
+        for at in agents:
+            async with connected(port_of(at)) as client:
+                values = {"groups": [*groups, unknown], "include_authorized_operations": False}
+                answer = await client.ask(ApiKey.DESCRIBE_GROUPS, 5, values)
+                rows = {row.group_id: (row.error_code, row.group_state) for row in answer.groups}
+                assert {group: rows[group] for group in groups} == dict.fromkeys(groups, (ErrorCode.none, "Empty"))
+                assert rows[unknown] in {(ErrorCode.none, "Dead"), (ErrorCode.not_coordinator, "")}
+        there._server.abort()
+        async with connected(port_of(here)) as client:
+            values = {"groups": [groups[1]], "include_authorized_operations": False}
+            answer = await client.ask(ApiKey.DESCRIBE_GROUPS, 5, values)
+        assert answer.groups[0].error_code is ErrorCode.not_coordinator
+
     async def test_agents_with_addresses_of_their_own_list_their_own(self, cluster: Cluster) -> None:
         here, there = [await cluster.start(name, advertise=[]) for name in ("a", "b")]
         await know_each_other(here, there)
