@@ -58,10 +58,26 @@ def unpack_wheel(pin: WheelPin, folder: Path) -> None:
 def unpack_tar(archive: tarfile.TarFile, folder: Path, rule: str = "tar") -> None:
     """Unpacks a whole archive, with owners if this process is root's. `rule`: tarfile's filter of what may be unpacked.
 
-    Debian 12's Python, 3.11.2, has no filters: there nothing holds an archive back.
+    Raises `SetupFailed` before an entry that would write or link outside `folder`, also by way of an earlier link.
+    tarfile's filters do not hold everywhere: Debian 12's Python, 3.11.2, has none, and `fully_trusted` checks nothing.
     """
     archive.extraction_filter = getattr(tarfile, f"{rule}_filter", None)
-    archive.extractall(folder, numeric_owner=True)  # noqa: S202 - its caller knows it by its digest
+    # Each entry is checked when its turn comes: the links of those before it are there by then.
+    archive.extractall(folder, (_inside(entry, folder) for entry in archive), numeric_owner=True)  # noqa: S202
+
+
+def _inside(entry: tarfile.TarInfo, folder: Path) -> tarfile.TarInfo:
+    """The entry, if it stays in `folder`."""
+    top = folder.resolve()
+    paths = [top / entry.name]
+    if entry.issym():  # a link may lead anywhere; it is not followed to be made
+        paths = [paths[0].parent]
+    elif entry.islnk():
+        paths.append(top / entry.linkname)
+    for path in paths:
+        if not path.resolve().is_relative_to(top):
+            raise SetupFailed(f"an archive has {entry.name!r}, which leads outside its folder: do not use this archive")
+    return entry
 
 
 def _fetched(pin: Pin) -> Path:

@@ -18,7 +18,7 @@ import tarfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from tools.archives import unpack_tar
 from tools.steps import ROOT, SetupFailed, cache_folder, ensure, main, report, run
@@ -46,8 +46,16 @@ class Package:
 
 def read_lock(path: Path = LOCK) -> list[Package]:
     """The pinned packages, in the order in which they are unpacked."""
-    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
-    return [Package(name=name, version=version, sha256=sha256) for name, version, sha256 in lines]
+    packages = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        fields = line.partition("#")[0].split()
+        if fields and len(fields) != 3:
+            raise SetupFailed(
+                f"{path} has a line {line!r}, which is not NAME VERSION SHA256: run python3 -m tools.debian"
+            )
+        if fields:
+            packages.append(Package(name=fields[0], version=fields[1], sha256=fields[2]))
+    return packages
 
 
 def ensure_packages(packages: Sequence[Package]) -> Path:
@@ -79,19 +87,26 @@ def name_archives(folder: Path, packages: Sequence[Package]) -> None:
         raise SetupFailed(f"apt-get did not fetch {', '.join(names.values())}: run it again")
 
 
-def unpack(archive: Path, root: Path) -> None:
+def unpack(package: Package, archives: Path, root: Path) -> None:
     """Unpack a package into `root`, and note it as scanners of images expect it: below var/lib/dpkg/status.d."""
-    members = dict(ar_members(archive.read_bytes()))
-    with _tar(members, "data") as data:
+    archive = archives / f"{package.name}.deb"
+    content = archive.read_bytes()
+    # Again, though it was checked when it was fetched: the cache folder outlives what wrote it.
+    if hashlib.sha256(content).hexdigest() != package.sha256:
+        raise SetupFailed(f"{archive} has changed since it was fetched: remove the folder {archives}, and run it again")
+    members = dict(ar_members(content))
+    with _tar(members, "data", package) as data:
         unpack_tar(data, root)
     notes = root / "var" / "lib" / "dpkg" / "status.d"
     notes.mkdir(parents=True, exist_ok=True)
-    with _tar(members, "control") as control:
-        for entry in control:
-            content = control.extractfile(entry)
-            if content is not None and entry.name in ("./control", "./md5sums"):
-                suffix = "" if entry.name == "./control" else ".md5sums"
-                (notes / f"{archive.stem}{suffix}").write_bytes(content.read())
+    with _tar(members, "control", package) as control:
+        files = {entry.name.removeprefix("./"): entry for entry in control if entry.isreg()}
+        if "control" not in files:  # the list of contents would lack the package, and nothing would say so
+            raise SetupFailed(f"the package {package.name} has no file control: run python3 -m tools.debian")
+        for name, suffix in (("control", ""), ("md5sums", ".md5sums")):
+            stream = control.extractfile(files[name]) if name in files else None
+            if stream is not None:
+                (notes / f"{package.name}{suffix}").write_bytes(stream.read())
 
 
 def ar_members(content: bytes) -> Iterator[tuple[str, bytes]]:
@@ -107,10 +122,12 @@ def ar_members(content: bytes) -> Iterator[tuple[str, bytes]]:
         position += size + size % 2
 
 
-def _tar(members: dict[str, bytes], name: str) -> tarfile.TarFile:
+def _tar(members: dict[str, bytes], name: str, package: Package) -> tarfile.TarFile:
     """The archive NAME.tar of a package, which is compressed by xz or gzip."""
-    (full_name,) = [member for member in members if PurePosixPath(member).name.startswith(f"{name}.tar")]
-    return tarfile.open(fileobj=io.BytesIO(members[full_name]))
+    names = [member for member in members if member.startswith(f"{name}.tar")]
+    if len(names) != 1 or names[0].rpartition(".")[2] not in ("tar", "xz", "gz"):
+        raise SetupFailed(f"{package.name} has {names or 'no archive'} as {name}: xz and gzip can be unpacked")
+    return tarfile.open(fileobj=io.BytesIO(members[names[0]]))
 
 
 def write_lock() -> None:
@@ -118,13 +135,16 @@ def write_lock() -> None:
     description = tomllib.loads(DESCRIPTION.read_text(encoding="utf-8"))
     release, names = description["debian"]["release"], description["debian"]["packages"]
     options = _updated(cache_folder() / "debian-apt")
-    command = ["apt-cache", *options, "show", "--no-all-versions", *names]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    lines = [f"# Debian {release}: name, version and SHA-256 of each package. Written by python3 -m tools.debian."]
+    text = _output(["apt-cache", *options, "show", "--no-all-versions", *names])
+    found = {}
     for stanza in text.strip().split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if not line.startswith(" ") and ": " in line)
-        lines.append(f"{fields['Package']} {fields['Version']} {fields['SHA256']}")
-    LOCK.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        found[fields["Package"]] = f"{fields['Package']} {fields['Version']} {fields['SHA256']}"
+    lacking = sorted(set(names) - set(found))
+    if lacking:
+        raise SetupFailed(f"{release} has no package {', '.join(lacking)}: correct the list in {DESCRIPTION}")
+    title = f"# Debian {release}: name, version and SHA-256 of each package. Written by python3 -m tools.debian."
+    LOCK.write_text("\n".join([title, *(found[name] for name in sorted(found)), ""]), encoding="utf-8")
     report("Debian packages", "pinned", LOCK)
 
 
@@ -137,6 +157,8 @@ def _updated(folder: Path) -> list[str]:
     settings = {
         "APT::Architecture": ARCHITECTURE,
         "APT::Sandbox::User": "root",
+        # Else `update` succeeds without the lists that it could not get or verify, and old versions would be pinned.
+        "APT::Update::Error-Mode": "any",
         "Acquire::Languages": "none",
         "Dir::Cache": folder,
         "Dir::Etc::SourceList": folder / "sources.list",
@@ -161,20 +183,32 @@ def sources() -> str:
             "The image consists of Debian's packages, and this machine is no Debian, or lacks the package "
             "debian-archive-keyring. DEBIAN_SOURCES=FILE names servers of Debian, as sources.list(5) says."
         )
-    codename = machine["VERSION_CODENAME"]
+    codename = machine.get("VERSION_CODENAME", "sid")
     form = ["apt-get", "indextargets", "--format", "$(RELEASE) $(COMPONENT) $(REPO_URI)", "Created-By: Packages"]
-    targets = [
-        line.split() for line in subprocess.run(form, capture_output=True, text=True, check=True).stdout.splitlines()
-    ]
+    targets = [line.split() for line in _output(form).splitlines()]
     servers = {suite: uri for suite, component, uri in reversed(targets) if component == "main"}
     lines = []
     for suite in ("", "-updates", "-security"):
         server = servers.get(f"{codename}{suite}")
         if server is not None:
             lines.append(f"deb [signed-by={KEYRING}] {server} {release}{suite} main\n")
-    if not lines:
-        raise SetupFailed("apt of this machine has no servers of Debian: name some by DEBIAN_SOURCES=FILE")
+        elif suite != "-updates":  # without the other two there would be no package, or no security update
+            raise SetupFailed(
+                f"apt of this machine has no server of {codename}{suite}: name some by DEBIAN_SOURCES=FILE"
+            )
     return "".join(lines)
+
+
+def _output(command: Sequence[str]) -> str:
+    """What a command of apt writes to stdout."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except FileNotFoundError as error:
+        raise SetupFailed(
+            f"{command[0]} is missing: the image is built where apt is, on Debian or beside it"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        raise SetupFailed(f"{error.stderr}\n{command[0]} failed with status {error.returncode}") from error
 
 
 def _os_release() -> dict[str, str]:

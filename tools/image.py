@@ -36,6 +36,9 @@ MACHINES = ("x86_64", "AMD64")
 NAME = "penstock"
 FILES = DESCRIPTION.parent
 CERTIFICATES = "usr/share/ca-certificates/mozilla"
+_COMPONENT = r"[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*"
+REPOSITORY = re.compile(rf"([A-Za-z0-9.-]+(:[0-9]+)?/)?{_COMPONENT}(/{_COMPONENT})*")
+"""Names of repositories, with or without their registry's host (OCI distribution-spec 1.1, "Pulling manifests")."""
 COMPRESS = """
 import sys, zlib
 packer = zlib.compressobj(6, zlib.DEFLATED, 31)
@@ -51,6 +54,8 @@ find_packages()
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
+UNKNOWN = "unknown"
+"""The revision of sources without git."""
 ADDRESS = re.compile(rb"at 0x[0-9a-f]+>")
 
 
@@ -74,12 +79,16 @@ class BuiltImage:
     """An image's archive."""
 
     path: Path
+    contents: Path
+    """The list of what is in it, in SPDX."""
     digest: str
     layers: Sequence[Layer]
 
 
 def build_image(folder: Path, name: str = NAME, source: Path = ROOT) -> BuiltImage:
     """Build the image of a checkout into `folder`, under the repository `name`."""
+    if not REPOSITORY.fullmatch(name):
+        raise SetupFailed(f"{name!r} is no repository, as registry.example/penstock is: small letters, and no tag")
     if sys.platform != "linux" or platform.machine() not in MACHINES:
         raise SetupFailed("the image is built on Linux on x86-64 alone: its modules are compiled by its own Python")
     description = tomllib.loads(DESCRIPTION.read_text(encoding="utf-8"))
@@ -104,26 +113,30 @@ def build_image(folder: Path, name: str = NAME, source: Path = ROOT) -> BuiltIma
         )
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{NAME}-{version}-{ARCHITECTURE}.oci.tar"
+        contents = folder / f"{NAME}-{version}-{ARCHITECTURE}.spdx.json"
+        path.unlink(missing_ok=True)  # the list of contents is never beside the archive of another build
+        contents.write_bytes((root / description["penstock"]["documents"] / sbom.FILE).read_bytes())
         digest = write_archive(path, image, name, version)
-        shutil.copyfile(
-            root / description["penstock"]["documents"] / sbom.FILE, path.with_suffix("").with_suffix(".spdx.json")
-        )
-    return BuiltImage(path=path, digest=digest, layers=layers)
+    return BuiltImage(path=path, contents=contents, digest=digest, layers=layers)
 
 
 def read_commit(source: Path) -> Commit:
-    """The commit of a checkout. Sources without git need `SOURCE_DATE_EPOCH`, in seconds since 1970."""
+    """The commit of a checkout. Sources without git need `SOURCE_DATE_EPOCH`, their time in seconds since 1970."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    if epoch is not None and not epoch.isdecimal():
+        raise SetupFailed(f"SOURCE_DATE_EPOCH is {epoch!r}, which is no count of seconds since 1970")
     try:
         revision, seconds = _git(source, "log", "-1", "--format=%H %ct").split()
-        changes = _git(source, "status", "--porcelain")
+        # Against a user's own settings: the wheel also has files that those hide.
+        changes = _git(source, "-c", "core.excludesFile=", "status", "--porcelain", "--untracked-files=normal")
     except (OSError, subprocess.CalledProcessError) as error:
         if epoch is None:
+            reason = error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
             raise SetupFailed(
-                f"{source} is no checkout of git: set SOURCE_DATE_EPOCH to the time of its sources"
+                f"git knows no commit of {source} ({reason}): mend that, or set SOURCE_DATE_EPOCH to the sources' time"
             ) from error
-        return Commit(revision="unknown", seconds=int(epoch))
-    return Commit(revision=f"{revision}-modified" if changes else revision, seconds=int(epoch or seconds))
+        return Commit(revision=UNKNOWN, seconds=int(epoch))
+    return Commit(revision=f"{revision}-modified" if changes else revision, seconds=int(seconds))
 
 
 def owners(folders: Mapping[str, str]) -> dict[str, Owner]:
@@ -229,11 +242,12 @@ def run_inside(
 def _add_debian(root: Path, description: Mapping[str, Any]) -> None:
     debian = description["debian"]
     packages = read_lock()
-    if [package.name for package in packages] != sorted(debian["packages"]):
+    if sorted(package.name for package in packages) != sorted(debian["packages"]):
         raise SetupFailed(f"{DESCRIPTION} names other packages than debian.lock: run python3 -m tools.debian")
     archives = ensure_packages(packages)
-    for package in packages:  # base-files is the first; its links lead from /lib to /usr/lib
-        unpack(archives / f"{package.name}.deb", root)
+    # base-files is the first, whatever the lock's order: its links lead from /lib to /usr/lib.
+    for package in sorted(packages, key=lambda package: (package.name != "base-files", package.name)):
+        unpack(package, archives, root)
     bundle = root / "etc" / "ssl" / "certs" / "ca-certificates.crt"
     bundle.parent.mkdir(parents=True, exist_ok=True)
     bundle.write_bytes(b"".join(path.read_bytes() for path in sorted((root / CERTIFICATES).glob("*.crt"))))

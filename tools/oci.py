@@ -5,6 +5,7 @@ and the order of names are given here.
 Specification: OCI image-spec 1.1 (layer.md, config.md, manifest.md, image-layout.md).
 """
 
+import gzip
 import hashlib
 import io
 import json
@@ -22,7 +23,7 @@ CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
-DEFAULT_REGISTRY = "docker.io/library"
+DEFAULT_REGISTRY = "docker.io"
 """What container engines put before a name without a registry."""
 FILE_TIME = 1577836800
 """Modification time of every file, in seconds since 1970: 2020-01-01. So a layer changes only if its files do."""
@@ -73,22 +74,28 @@ class LayerWriter:
     root: Path
     owners: Mapping[str, Owner]
     compress: Compress
-    _written: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Of each path that has a layer, the time and the size that it had then."""
+    _written: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Of each path that has a layer, the kind of file, and the time and size that it had then; folders have neither."""
 
     def write(self, title: str, folder: Path) -> Layer:
-        """Write the layer of all new paths into `folder`. Raises `ValueError` if a file of an earlier layer changed."""
+        """Write the layer of all new paths into `folder`. Raises `ValueError` if a file of an earlier layer changed, or
+        is gone."""
         paths = []
-        for path in paths_below(self.root):
+        found = paths_below(self.root)
+        changed = self._written.keys() - set(found)
+        for path in found:
             status = (self.root / path).lstat()
-            state = (status.st_mtime_ns, status.st_size)
+            kind = stat.S_IFMT(status.st_mode)
+            state = (kind, 0, 0) if kind == stat.S_IFDIR else (kind, status.st_mtime_ns, status.st_size)
             if path not in self._written:
                 paths.append(path)
                 self._written[path] = state
-            elif self._written[path] != state and not stat.S_ISDIR(status.st_mode):
-                raise ValueError(
-                    f"{path} changed after its layer was written: the layers would not add up to the folder"
-                )
+            elif self._written[path] != state:
+                changed.add(path)
+        if changed:
+            raise ValueError(
+                f"{min(changed)} changed after its layer was written: the layers would not add up to the folder"
+            )
         content, packed = folder / f"{len(self._written)}.tar", folder / f"{len(self._written)}.tar.gz"
         with content.open("wb") as stream:
             write_tar(self.root, paths, stream, self.owners)
@@ -151,10 +158,10 @@ def write_archive(destination: Path, image: Image, name: str, tag: str) -> str:
     """Write the archive of an image, which engines know as NAME:TAG. Returns the digest of its manifest.
 
     The archive is an image layout. For older engines (`docker load` before 25) it also has Docker's `manifest.json`.
+    A file at `destination` is complete: what is unfinished has the ending `.partial`.
     """
     config = _json(_config(image))
     manifest = _json(_manifest(image, config))
-    reference = f"{name}:{tag}" if "/" in name else f"{DEFAULT_REGISTRY}/{name}:{tag}"
     index = {
         "schemaVersion": 2,
         "mediaType": INDEX_TYPE,
@@ -163,7 +170,7 @@ def write_archive(destination: Path, image: Image, name: str, tag: str) -> str:
                 **_descriptor(MANIFEST_TYPE, manifest),
                 "platform": {"architecture": image.architecture, "os": "linux"},
                 "annotations": {
-                    "io.containerd.image.name": reference,
+                    "io.containerd.image.name": f"{_full_name(name)}:{tag}",
                     "org.opencontainers.image.ref.name": tag,
                 },
             }
@@ -185,7 +192,8 @@ def write_archive(destination: Path, image: Image, name: str, tag: str) -> str:
         **{_blob(layer.digest): layer.path for layer in image.layers},
     }
     folders = {str(folder) for path in files for folder in PurePosixPath(path).parents[:-1]}
-    with tarfile.open(destination, "w", format=tarfile.PAX_FORMAT) as archive:
+    partial = destination.with_name(f"{destination.name}.partial")
+    with tarfile.open(partial, "w", format=tarfile.PAX_FORMAT) as archive:
         for path, content in sorted([*files.items(), *((folder, None) for folder in folders)]):
             entry = tarfile.TarInfo(path)
             entry.mtime = FILE_TIME
@@ -199,12 +207,21 @@ def write_archive(destination: Path, image: Image, name: str, tag: str) -> str:
             else:
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
+    partial.replace(destination)
     return _digest(manifest)
+
+
+def _full_name(name: str) -> str:
+    """A name with its registry, as container engines complete it: a host has a dot or a port, or is `localhost`."""
+    host, slash, _path = name.partition("/")
+    if not slash:
+        return f"{DEFAULT_REGISTRY}/library/{name}"
+    return name if host == "localhost" or "." in host or ":" in host else f"{DEFAULT_REGISTRY}/{name}"
 
 
 def unpack_archive(archive: Path, root: Path) -> dict[str, Any]:
     """Unpack the layers of an image's archive into `root`, which gets owners only if this process is root's. Returns
-    the image's configuration. Raises `ValueError` if a digest is not that of its blob.
+    the image's configuration. Raises `ValueError` if a blob, or a layer's content, has not the digest that is stated.
 
     For checks of what was built: layers that delete files of lower ones are unknown here.
     """
@@ -212,8 +229,11 @@ def unpack_archive(archive: Path, root: Path) -> dict[str, Any]:
         (described,) = json.loads(_content(files, "index.json"))["manifests"]
         manifest = json.loads(_described(files, described))
         config: dict[str, Any] = json.loads(_described(files, manifest["config"]))
-        for descriptor in manifest["layers"]:
-            with tarfile.open(fileobj=io.BytesIO(_described(files, descriptor)), mode="r:gz") as layer:
+        for descriptor, content_digest in zip(manifest["layers"], config["rootfs"]["diff_ids"], strict=True):
+            content = gzip.decompress(_described(files, descriptor))
+            if _digest(content) != content_digest:
+                raise ValueError(f"a layer of {files.name!r} has the content {_digest(content)}, not {content_digest}")
+            with tarfile.open(fileobj=io.BytesIO(content)) as layer:
                 unpack_tar(layer, root, "fully_trusted")
     return config
 
@@ -221,8 +241,9 @@ def unpack_archive(archive: Path, root: Path) -> dict[str, Any]:
 def _described(files: tarfile.TarFile, descriptor: Mapping[str, Any]) -> bytes:
     """The blob of a descriptor."""
     content = _content(files, _blob(descriptor["digest"]))
-    if _digest(content) != descriptor["digest"]:
-        raise ValueError(f"a blob of {files.name!r} has the digest {_digest(content)}, not {descriptor['digest']}")
+    found = (_digest(content), len(content))
+    if found != (descriptor["digest"], descriptor["size"]):
+        raise ValueError(f"a blob of {files.name!r} has the digest and size {found}, which its descriptor has not")
     return content
 
 

@@ -3,22 +3,22 @@
 Wheel, image with its list of contents, chart, dashboards and alerts, the archive for Spark, and `SHA256SUMS`. There is
 no source distribution: the wheel is pure Python, and the sources are the repository's.
 
-Rule: a release is of a commit, and the same commit gives the same bytes. To publish it is up to people.
+Rule: a release is of a commit. The same commit gives the same image on each machine, and the same other files where
+Python has the same zlib. The folder exists only once everything in it was tried. To publish it is up to people.
 """
 
-import gzip
 import hashlib
 import io
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 
 from iceberg_export.spark.package import write_archive
-from tools.environment import UV_SETTINGS, ensure_uv
-from tools.helm import ensure_helm
-from tools.image import build_image, read_commit, run_inside
-from tools.oci import paths_below, unpack_archive, write_tar
-from tools.steps import ROOT, SetupFailed, main, report, run, say
+from tools.image import UNKNOWN, BuiltImage, build_image, read_commit
+from tools.oci import paths_below, write_tar
+from tools.release_trials import try_chart, try_contents, try_image, try_spark_archive, try_wheel
+from tools.steps import ROOT, SetupFailed, main, report, say
 from tools.wheel import DIST, build_wheel
 
 CHART = ROOT / "deploy" / "chart"
@@ -26,36 +26,59 @@ MONITORING = ROOT / "deploy" / "monitoring"
 SUMS = "SHA256SUMS"
 
 
-def build_release(source: Path = ROOT) -> Path:
-    """Build and try everything. Returns the folder."""
-    if read_commit(source).revision.endswith("-modified"):
+def build_release() -> Path:
+    """Build and try everything. Returns the folder, which exists only if all of that succeeded."""
+    revision = read_commit(ROOT).revision
+    if revision == UNKNOWN or revision.endswith("-modified"):
         raise SetupFailed("the checkout differs from its commit, and a release is of a commit: commit or stash first")
     with tempfile.TemporaryDirectory(prefix="release-") as temporary:
         work = Path(temporary)
-        wheel = build_wheel(work, source)
+        wheel = build_wheel(work)
         version = wheel.name.split("-")[1]
+        _check_version_of_chart(version)
         folder = DIST / f"penstock-{version}"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        wheel = Path(shutil.copy(wheel, folder))
-        report("wheel", "built", wheel)
-        image = build_image(folder, source=source)
-        report("image", image.digest[:14], image.path)
-        chart = folder / f"penstock-{version}.tgz"
-        pack(work / "chart", {"penstock": CHART}, chart, without=ignored())
-        report("chart", "built", chart)
-        monitoring = folder / f"penstock-monitoring-{version}.tgz"
-        pack(work / "monitoring", {f"penstock-monitoring-{version}": MONITORING}, monitoring, only=(".json", ".yaml"))
-        report("dashboards, alerts", "built", monitoring)
-        spark = folder / f"penstock-spark-{version}.zip"
-        write_archive(spark)
-        report("archive for Spark", "built", spark)
-        _try_wheel(wheel)
-        _try_image(image.path, work / "root")
-        _try_chart(chart)
-    write_sums(folder)
-    say(f"  image digest: {image.digest}")
+        partial = DIST / f"penstock-{version}.partial"
+        for old in (folder, partial):
+            shutil.rmtree(old, ignore_errors=True)
+        partial.mkdir(parents=True)
+        image = _build_all(partial, work, wheel, version)
+        try_wheel(partial / wheel.name, work)
+        try_contents(image.contents)
+        try_image(image.path, version, work)
+        try_chart(partial / f"penstock-{version}.tgz", version)
+        try_spark_archive(partial / f"penstock-spark-{version}.zip")
+        if read_commit(ROOT).revision != revision:
+            raise SetupFailed("the checkout changed while the release was built: run it again")
+        write_sums(partial)
+        partial.rename(folder)
+    say(f"  image digest: {image.digest}, of commit {revision}")
     return folder
+
+
+def _build_all(folder: Path, work: Path, wheel: Path, version: str) -> BuiltImage:
+    """Write every file but the checksums into `folder`. Returns the image's."""
+    report("wheel", "built", Path(shutil.copy(wheel, folder)))
+    image = build_image(folder)
+    report("image", image.digest[:14], image.path)
+    chart = folder / f"penstock-{version}.tgz"
+    pack(work / "chart", {"penstock": CHART}, chart, without=ignored())
+    report("chart", "built", chart)
+    monitoring = folder / f"penstock-monitoring-{version}.tgz"
+    pack(work / "monitoring", {f"penstock-monitoring-{version}": MONITORING}, monitoring, only=(".json", ".yaml"))
+    report("dashboards, alerts", "built", monitoring)
+    spark = folder / f"penstock-spark-{version}.zip"
+    write_archive(spark)
+    report("archive for Spark", "built", spark)
+    return image
+
+
+def _check_version_of_chart(version: str) -> None:
+    """Helm goes by the version in Chart.yaml, not by the name of the file."""
+    lines = (CHART / "Chart.yaml").read_text(encoding="utf-8").splitlines()
+    for key in ("version", "appVersion"):
+        (stated,) = [line.partition(":")[2].strip(' "') for line in lines if line.startswith(f"{key}:")]
+        if stated != version:
+            raise SetupFailed(f"Chart.yaml has {key} {stated}, and the wheel is {version}: make them equal")
 
 
 def pack(
@@ -72,7 +95,9 @@ def pack(
             shutil.copyfile(source, target)
     content = io.BytesIO()
     write_tar(work, paths_below(work), content, {})
-    archive.write_bytes(gzip.compress(content.getvalue(), mtime=0))
+    # Not gzip.compress: its header depends on the version of Python.
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    archive.write_bytes(packer.compress(content.getvalue()) + packer.flush())
 
 
 def write_sums(folder: Path) -> None:
@@ -90,28 +115,6 @@ def ignored() -> tuple[str, ...]:
     """What Helm itself leaves out of the chart."""
     lines = (CHART / ".helmignore").read_text(encoding="utf-8").splitlines()
     return (".helmignore", *(line.rstrip("/") for line in lines if line and not line.startswith("#")))
-
-
-def _try_wheel(wheel: Path) -> None:
-    command: list[str | Path] = [ensure_uv(), "tool", "run", "--isolated", "--from", wheel]
-    run("wheel as a tool", [*command, "penstock", "--version"], env=UV_SETTINGS)
-    report("wheel", "runs", wheel)
-
-
-def _try_image(archive: Path, root: Path) -> None:
-    root.mkdir()
-    image = unpack_archive(archive, root)["config"]
-    env = dict(word.split("=", 1) for word in image["Env"])
-    run_inside(root, [*image["Entrypoint"], "--version"], env)
-    report("image", "runs", archive)
-
-
-def _try_chart(chart: Path) -> None:
-    helm = ensure_helm()
-    values = CHART / "ci" / "minimal.yaml"
-    run("chart", [helm, "lint", chart, "--values", values])
-    run("chart", [helm, "template", "kafka", chart, "--values", values])
-    report("chart", "renders", chart)
 
 
 if __name__ == "__main__":

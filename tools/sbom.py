@@ -50,27 +50,53 @@ def write(root: Path, libraries: Path, documents: Path, texts: Mapping[str, str]
 
 
 def debian_components(root: Path) -> Iterator[Component]:
-    """Packages of Debian, by the notes of `tools.debian.unpack`."""
+    """Packages of Debian, by the notes of `tools.debian.unpack`.
+
+    Their URLs have the release, and the source package where its name differs: advisories are about both.
+    """
+    release = _release(root)
     for path in sorted((root / NOTES).iterdir()):
         if path.suffix == ".md5sums":
             continue
         fields = email.parser.HeaderParser().parsestr(path.read_text(encoding="utf-8"))
         name, version = fields["Package"], fields["Version"]
+        source = (fields["Source"] or name).split()[0]
+        qualifiers = f"arch={fields['Architecture']}&distro=debian-{release}"
+        if source != name:
+            qualifiers += f"&upstream={_quoted(source)}"
         text = root / "usr" / "share" / "doc" / name / "copyright"
         yield Component(
             name=name,
             version=version,
-            url=f"pkg:deb/debian/{_quoted(name)}@{_quoted(version)}?arch={fields['Architecture']}",
+            url=f"pkg:deb/debian/{_quoted(name)}@{_quoted(version)}?{qualifiers}",
             license=UNSTATED,
             statement="see its file copyright",
-            texts=[str(text.relative_to(root))] if text.exists() else [],
+            texts=[str(text.relative_to(root))] if _is_file_of(root, text) else [],
         )
+
+
+def _release(root: Path) -> str:
+    """The number of Debian's release, by os-release(5)."""
+    for line in (root / "usr" / "lib" / "os-release").read_text(encoding="utf-8").splitlines():
+        key, _, value = line.partition("=")
+        if key == "VERSION_ID":
+            return value.strip('"')
+    raise SetupFailed("usr/lib/os-release of the image has no VERSION_ID: is base-files among its packages?")
+
+
+def _is_file_of(root: Path, path: Path) -> bool:
+    """Whether a path is a file within the image. A link to a file of this machine is none."""
+    resolved = path.resolve()
+    return resolved.is_relative_to(root.resolve()) and resolved.is_file()
 
 
 def python_components(root: Path, libraries: Path, texts: Mapping[str, str]) -> Iterator[Component]:
     """Python's packages, by their metadata."""
     for folder in sorted(libraries.glob("*.dist-info")):
-        fields = email.parser.HeaderParser().parsestr((folder / "METADATA").read_text(encoding="utf-8"))
+        metadata = folder / "METADATA"
+        if not metadata.is_file():
+            raise SetupFailed(f"{folder.name} has no METADATA: correct what image.toml leaves out")
+        fields = email.parser.HeaderParser().parsestr(metadata.read_text(encoding="utf-8"))
         name, version = fields["Name"], fields["Version"]
         found = {path for pattern in TEXTS for path in folder.glob(pattern) if path.is_file()}
         if not found and name in texts:

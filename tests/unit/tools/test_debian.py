@@ -32,12 +32,17 @@ def tar(files: dict[str, bytes], mode: int = 0o644) -> bytes:
     return lzma.compress(stream.getvalue())
 
 
-def package(folder: Path, files: dict[str, bytes], mode: int = 0o644) -> Path:
-    """A package called `tool` with these files."""
-    control = {"./control": b"Package: tool\nVersion: 1-2\n", "./md5sums": b"0 x\n", "./postinst": b"#!/bin/sh\n"}
-    path = folder / "tool.deb"
-    path.write_bytes(ar({"debian-binary": b"2.0\n", "control.tar.xz/": tar(control), "data.tar.xz": tar(files, mode)}))
-    return path
+CONTROL = {"./control": b"Package: tool\nVersion: 1-2\n", "./md5sums": b"0 x\n", "./postinst": b"#!/bin/sh\n"}
+
+
+def package(
+    folder: Path, files: dict[str, bytes], mode: int = 0o644, control: dict[str, bytes] = CONTROL, ending: str = "xz"
+) -> Package:
+    """A package called `tool` with these files, whose archive is in `folder`."""
+    data = f"data.tar.{ending}"
+    content = ar({"debian-binary": b"2.0\n", "control.tar.xz/": tar(control), data: tar(files, mode)})
+    (folder / "tool.deb").write_bytes(content)
+    return pinned(content)
 
 
 def test_members_are_read_by_their_sizes() -> None:
@@ -52,7 +57,7 @@ def test_another_kind_of_file_is_no_package() -> None:
 
 def test_files_are_unpacked_and_the_package_is_noted_for_scanners(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    unpack(package(tmp_path, {"./usr/bin/tool": b"program"}, mode=0o4755), root)
+    unpack(package(tmp_path, {"./usr/bin/tool": b"program"}, mode=0o755), tmp_path, root)
     assert (root / "usr" / "bin" / "tool").read_bytes() == b"program"
     assert (root / "usr" / "bin" / "tool").stat().st_mode & 0o7777 == 0o755
     notes = root / "var" / "lib" / "dpkg" / "status.d"
@@ -60,10 +65,36 @@ def test_files_are_unpacked_and_the_package_is_noted_for_scanners(tmp_path: Path
     assert sorted(path.name for path in root.rglob("*") if path.is_file()) == ["tool", "tool", "tool.md5sums"]
 
 
-@pytest.mark.skipif(not hasattr(tarfile, "tar_filter"), reason="tarfile before Python 3.11.4 has no filters")
 def test_a_package_writes_nothing_outside_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(tarfile.OutsideDestinationError):
-        unpack(package(tmp_path, {"../outside": b""}), tmp_path / "root")
+    with pytest.raises(SetupFailed, match="leads outside its folder"):
+        unpack(package(tmp_path, {"../outside": b""}), tmp_path, tmp_path / "root")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_an_archive_that_changed_since_it_was_fetched_is_not_unpacked(tmp_path: Path) -> None:
+    expected = package(tmp_path, {"./tool": b"program"})
+    package(tmp_path, {"./tool": b"another program"})
+    with pytest.raises(SetupFailed, match=r"tool\.deb has changed since it was fetched: remove the folder"):
+        unpack(expected, tmp_path, tmp_path / "root")
+    assert not (tmp_path / "root").exists()
+
+
+def test_a_package_that_scanners_would_not_see_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(SetupFailed, match="the package tool has no file control"):
+        unpack(package(tmp_path, {}, control={"./md5sums": b""}), tmp_path, tmp_path / "root")
+
+
+def test_an_unknown_compression_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SetupFailed, match=r"tool has \['data\.tar\.zst'\] as data: xz and gzip can be unpacked"):
+        unpack(package(tmp_path, {}, ending="zst"), tmp_path, tmp_path / "root")
+
+
+def test_a_line_of_the_lock_has_three_words(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("# title\n\ntool 1 ab # a comment\n")
+    assert read_lock(tmp_path / "lock") == [Package(name="tool", version="1", sha256="ab")]
+    (tmp_path / "lock").write_text("tool 1\n")
+    with pytest.raises(SetupFailed, match="has a line 'tool 1', which is not NAME VERSION SHA256"):
+        read_lock(tmp_path / "lock")
 
 
 def pinned(content: bytes, name: str = "tool") -> Package:

@@ -14,7 +14,9 @@ from tests.architecture.source import modules
 from tools.debian import DESCRIPTION
 from tools.image import (
     FILES,
+    REPOSITORY,
     Commit,
+    build_image,
     clear_addresses,
     config,
     correct_records,
@@ -144,10 +146,39 @@ def test_a_changed_checkout_is_named_as_such(checkout: Path) -> None:
     assert read_commit(checkout).revision.endswith("-modified")
 
 
+def test_a_file_that_settings_hide_counts_as_a_change(checkout: Path, tmp_path: Path) -> None:
+    (tmp_path / "hidden").write_text("new\n")
+    for setting in (("core.excludesFile", str(tmp_path / "hidden")), ("status.showUntrackedFiles", "no")):
+        subprocess.run(["git", "-C", checkout, "config", *setting], check=True)
+    (checkout / "new").touch()
+    assert read_commit(checkout).revision.endswith("-modified")
+
+
+def test_the_time_of_a_commit_does_not_depend_on_the_machine(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1")
+    assert read_commit(checkout).seconds == COMMIT.seconds
+
+
+@pytest.mark.parametrize("name", ["penstock:1", "Penstock", "registry.example/", "a b", "registry.example/-x", ""])
+def test_what_is_no_repository_is_rejected(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.image.MACHINES", ())  # a name that passes would build an image
+    with pytest.raises(SetupFailed, match="is no repository"):
+        build_image(tmp_path / "dist", name)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["penstock", "registry.example/penstock", "registry.example:5000/a/pen__stock", "a/b"])
+def test_repositories_have_the_form_of_the_specification(name: str) -> None:
+    assert REPOSITORY.fullmatch(name)
+
+
 def test_sources_without_git_need_a_time(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (checkout / ".git").rename(checkout / "history")
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(SetupFailed, match="set SOURCE_DATE_EPOCH"):
+    with pytest.raises(SetupFailed, match=r"git knows no commit of .*not a git repository.* set SOURCE_DATE_EPOCH"):
+        read_commit(checkout)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
+    with pytest.raises(SetupFailed, match="SOURCE_DATE_EPOCH is 'today', which is no count of seconds"):
         read_commit(checkout)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(COMMIT.seconds))
     assert read_commit(checkout) == Commit(revision="unknown", seconds=COMMIT.seconds)

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,25 @@ def test_a_file_of_a_lower_layer_must_not_change(tmp_path: Path) -> None:
         writer.write("second", tmp_path)
 
 
+def test_a_file_of_a_lower_layer_must_not_vanish(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root")
+    writer = LayerWriter(root, {}, compress)
+    writer.write("first", tmp_path)
+    (root / "usr" / "text").unlink()
+    with pytest.raises(ValueError, match="usr/text changed after its layer was written"):
+        writer.write("second", tmp_path)
+
+
+def test_a_file_of_a_lower_layer_must_not_become_a_folder(tmp_path: Path) -> None:
+    root = tree(tmp_path / "root")
+    writer = LayerWriter(root, {}, compress)
+    writer.write("first", tmp_path)
+    (root / "usr" / "text").unlink()
+    (root / "usr" / "text").mkdir()
+    with pytest.raises(ValueError, match="usr/text changed after its layer was written"):
+        writer.write("second", tmp_path)
+
+
 def archived(layers: list[Layer], folder: Path, name: str = "penstock") -> tuple[str, dict[str, bytes]]:
     """Digest of the manifest, and the files of the archive."""
     image = Image(architecture="amd64", created="2026-01-02T03:04:05Z", config={"User": "1:1"}, layers=layers)
@@ -166,6 +186,9 @@ def test_the_archive_is_an_image_layout(layers: list[Layer], tmp_path: Path) -> 
     [
         ("penstock", "docker.io/library/penstock:1.2.3"),
         ("registry.example/a/penstock", "registry.example/a/penstock:1.2.3"),
+        ("registry:5000/penstock", "registry:5000/penstock:1.2.3"),
+        ("localhost/penstock", "localhost/penstock:1.2.3"),
+        ("owner/penstock", "docker.io/owner/penstock:1.2.3"),
     ],
 )
 def test_engines_find_the_image_by_its_name(name: str, reference: str, layers: list[Layer], tmp_path: Path) -> None:
@@ -195,3 +218,18 @@ def test_a_blob_with_another_digest_is_found(layers: list[Layer], tmp_path: Path
     archived(layers, tmp_path)
     with pytest.raises(ValueError, match="has the digest"):
         unpack_archive(tmp_path / "image.tar", tmp_path / "unpacked")
+
+
+def test_a_layer_with_another_content_is_found(layers: list[Layer], tmp_path: Path) -> None:
+    archived([layers[0], replace(layers[1], content_digest=layers[0].content_digest)], tmp_path)
+    with pytest.raises(ValueError, match=r"a layer of .* has the content"):
+        unpack_archive(tmp_path / "image.tar", tmp_path / "unpacked")
+
+
+def test_an_archive_that_could_not_be_written_leaves_the_older_one(layers: list[Layer], tmp_path: Path) -> None:
+    archived(layers, tmp_path)
+    older = (tmp_path / "image.tar").read_bytes()
+    layers[1].path.unlink()
+    with pytest.raises(FileNotFoundError):
+        archived(layers, tmp_path)
+    assert (tmp_path / "image.tar").read_bytes() == older

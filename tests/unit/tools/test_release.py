@@ -1,5 +1,7 @@
-"""Archives of a release are the same for the same files, and its checksums are those that sha256sum reads."""
+"""Archives of a release are the same for the same files, and its checksums are those that sha256sum reads. A trial
+passes only if what it tries works."""
 
+import contextlib
 import gzip
 import io
 import os
@@ -9,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tools import release_trials
 from tools.release import SUMS, ignored, pack, write_sums
+from tools.release_trials import broker, runtime_config, try_contents, try_image
+from tools.steps import SetupFailed
 
 
 @pytest.fixture
@@ -52,3 +57,55 @@ def test_sha256sum_reads_the_checksums(tmp_path: Path) -> None:
     write_sums(tmp_path)  # its own file does not count
     assert len((tmp_path / SUMS).read_text().splitlines()) == 2
     subprocess.run(["sha256sum", "--check", "--strict", SUMS], cwd=tmp_path, check=True, capture_output=True)
+
+
+CONFIG = {"User": "7:8", "Entrypoint": ["/program"], "Env": ["A=b"], "WorkingDir": "/work"}
+
+
+def test_an_image_is_tried_without_rights(tmp_path: Path) -> None:
+    bundle = runtime_config(CONFIG, ["run"], tmp_path)
+    assert bundle["root"]["readonly"]
+    process = bundle["process"]
+    assert process["user"] == {"uid": 7, "gid": 8}
+    assert process["args"] == ["/program", "run"]
+    assert process["env"] == ["A=b"]
+    assert process["noNewPrivileges"]
+    assert process["capabilities"] == {}
+
+
+def test_an_image_that_nothing_can_run_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(release_trials, "RUNTIMES", ("no-such-runtime",))
+    try_image(tmp_path / "image.tar", "1.2.3", tmp_path)
+    assert "NOT RUN        none of no-such-runtime is installed" in capsys.readouterr().out
+
+
+def test_a_broker_that_ends_fails_its_trial(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SetupFailed, match=r"(?s)no room.*the broker was not ready"),
+        broker("the broker", ["sh", "-c", "echo no room; exit 3"], tmp_path / "log"),
+    ):
+        raise AssertionError("nothing was ready")
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_broker_has_to_stop_by_itself(status: int, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    script = f"trap 'exit {status}' TERM; echo ready kafka=a http=b; while :; do read line < {tmp_path}/pipe; done"
+    expected = contextlib.nullcontext() if status == 0 else pytest.raises(SetupFailed, match="did not stop")
+    with expected, broker("the broker", ["sh", "-c", script], tmp_path / "log"):
+        pass
+
+
+def test_variables_of_this_machine_do_not_reach_a_trial(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PENSTOCK_LISTEN", "elsewhere")
+    with broker("the broker", ["sh", "-c", 'echo "[$PENSTOCK_LISTEN]"; echo ready kafka=a http=b'], tmp_path / "log"):
+        pass
+    assert (tmp_path / "log").read_text().startswith("[]\n")
+
+
+def test_a_list_of_contents_without_packages_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text('{"packages": []}')
+    with pytest.raises(SetupFailed, match="lists"):
+        try_contents(tmp_path / "list")

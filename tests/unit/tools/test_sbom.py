@@ -19,8 +19,10 @@ def root(tmp_path: Path) -> Path:
     notes = tmp_path / "var" / "lib" / "dpkg" / "status.d"
     notes.mkdir(parents=True)
     (notes / "libstdc++6").write_text(
-        "Package: libstdc++6\nVersion: 1:14~2+b1\nArchitecture: amd64\nDescription: x\n y\n"
+        "Package: libstdc++6\nSource: gcc-14 (14.2)\nVersion: 1:14~2+b1\nArchitecture: amd64\nDescription: x\n y\n"
     )
+    (tmp_path / "usr" / "lib").mkdir(parents=True)
+    (tmp_path / "usr" / "lib" / "os-release").write_text('ID=debian\nVERSION_ID="13"\n')
     (notes / "libstdc++6.md5sums").write_text("0 x\n")
     copyright_file = tmp_path / "usr" / "share" / "doc" / "libstdc++6" / "copyright"
     copyright_file.parent.mkdir(parents=True)
@@ -56,7 +58,10 @@ def test_every_package_is_in_the_document(root: Path) -> None:
         for package in document["packages"]
     }
     assert rows == {
-        "pkg:deb/debian/libstdc%2B%2B6@1%3A14%7E2%2Bb1?arch=amd64": ("1:14~2+b1", "NOASSERTION"),
+        "pkg:deb/debian/libstdc%2B%2B6@1%3A14%7E2%2Bb1?arch=amd64&distro=debian-13&upstream=gcc-14": (
+            "1:14~2+b1",
+            "NOASSERTION",
+        ),
         "pkg:pypi/stated-name@1.0": ("1.0", "MIT"),
         "pkg:pypi/classified@1.0": ("1.0", "NOASSERTION"),
         "pkg:pypi/old@1.0": ("1.0", "NOASSERTION"),
@@ -84,6 +89,20 @@ def test_a_package_without_a_licence_text_stops_the_build(root: Path) -> None:
     with pytest.raises(SetupFailed, match="no licence text is in the image for classified: name one"):
         write(root, root / LIBRARIES, root / "documents", {}, CREATED)
     assert not list((root / "documents").iterdir())
+
+
+def test_a_licence_text_of_the_building_machine_does_not_count(root: Path) -> None:
+    text = root / "usr" / "share" / "doc" / "libstdc++6" / "copyright"
+    text.unlink()
+    text.symlink_to("/etc/hostname")
+    with pytest.raises(SetupFailed, match=r"no licence text is in the image for libstdc\+\+6"):
+        written(root)
+
+
+def test_a_library_without_metadata_stops_the_build(root: Path) -> None:
+    (root / LIBRARIES / "old-1.0.dist-info" / "METADATA").unlink()
+    with pytest.raises(SetupFailed, match=r"old-1\.0\.dist-info has no METADATA"):
+        written(root)
 
 
 def test_equal_contents_give_an_equal_document(root: Path) -> None:
