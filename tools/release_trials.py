@@ -204,9 +204,9 @@ def use(address: str) -> None:
 
 
 def _apart(requirements: Sequence[str]) -> list[str | Path]:
-    """The command line of a Python that has these packages alone; a script follows."""
+    """The command line of a Python that has these packages alone, and not the checkout; a script follows."""
     packages = [word for requirement in requirements for word in ("--with", requirement)]
-    return [ensure_uv(), "run", "--no-project", "--isolated", *packages, "python", "-c"]
+    return [ensure_uv(), "run", "--no-project", "--isolated", *packages, "python", "-Pc"]
 
 
 def _locked(name: str) -> str:
