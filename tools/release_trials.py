@@ -129,7 +129,7 @@ def try_chart(chart: Path, version: str) -> None:
     helm = ensure_helm()
     for values in sorted((ROOT / "deploy" / "chart" / "ci").glob("*.yaml")):
         run("chart", [helm, "lint", chart, "--values", values])
-        command = [helm, "template", "kafka", chart, "--values", values, *CLUSTER_APIS]
+        command: list[str | Path] = [helm, "template", "kafka", chart, "--values", values, *CLUSTER_APIS]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise SetupFailed(f"{done.stderr}\nthe chart does not render with {values}")

@@ -20,6 +20,8 @@ LICENSES_FILE = "LICENSES"
 NOTES = "var/lib/dpkg/status.d"
 UNSTATED = "NOASSERTION"
 """SPDX's word for what is not said in SPDX's terms."""
+EXPRESSIONS = ("Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "LGPL-2.1-or-later", "MIT")
+"""What older metadata say in a free field is an expression of SPDX if it is one of these."""
 TEXTS = ("LICEN[CS]E*", "COPYING*", "NOTICE*", "licenses/**/*", "license_files/**/*")
 
 
@@ -101,12 +103,13 @@ def python_components(root: Path, libraries: Path, texts: Mapping[str, str]) -> 
         found = {path for pattern in TEXTS for path in folder.glob(pattern) if path.is_file()}
         if not found and name in texts:
             found = set(root.glob(texts[name]))
+        statement = _statement(fields)
         yield Component(
             name=name,
             version=version,
             url=f"pkg:pypi/{name.lower().replace('_', '-')}@{_quoted(version)}",
-            license=fields["License-Expression"] or UNSTATED,
-            statement=_statement(fields),
+            license=fields["License-Expression"] or (statement if statement in EXPRESSIONS else UNSTATED),
+            statement=statement,
             texts=sorted(str(path.relative_to(root)) for path in found),
         )
 

@@ -28,6 +28,7 @@ def root(tmp_path: Path) -> Path:
     copyright_file.parent.mkdir(parents=True)
     copyright_file.write_text("GPL with the runtime exception")
     add(tmp_path, "Stated_Name", "License-Expression: MIT\n", {"licenses/LICENSE": "MIT License"})
+    add(tmp_path, "older", "License: LGPL-2.1-or-later\n", {"COPYING": "LGPL"})
     add(tmp_path, "old", "License: BSD 3-Clause\n Redistribution\n", {"LICENSE.txt": "BSD", "NOTICE": "notice"})
     add(tmp_path, "classified", "Classifier: License :: OSI Approved :: MIT License\n", {})
     return tmp_path
@@ -65,6 +66,7 @@ def test_every_package_is_in_the_document(root: Path) -> None:
         "pkg:pypi/stated-name@1.0": ("1.0", "MIT"),
         "pkg:pypi/classified@1.0": ("1.0", "NOASSERTION"),
         "pkg:pypi/old@1.0": ("1.0", "NOASSERTION"),
+        "pkg:pypi/older@1.0": ("1.0", "LGPL-2.1-or-later"),
     }
     described = {row["relatedSpdxElement"] for row in document["relationships"]}
     assert described == {package["SPDXID"] for package in document["packages"]}
@@ -82,6 +84,8 @@ def test_people_find_each_licence_and_its_texts(root: Path) -> None:
         "old 1.0: BSD 3-Clause",
         "    /lib/old-1.0.dist-info/LICENSE.txt",
         "    /lib/old-1.0.dist-info/NOTICE",
+        "older 1.0: LGPL-2.1-or-later",
+        "    /lib/older-1.0.dist-info/COPYING",
     ]
 
 
