@@ -61,7 +61,7 @@ def read_image(archive: Path) -> PenstockImage:
         (described,) = json.loads(content("manifest.json"))
         labels = json.loads(content(described["Config"]))["config"]["Labels"]
     return PenstockImage(
-        archive=archive,
+        archive=archive.resolve(),
         version=labels["org.opencontainers.image.version"],
         revision=labels["org.opencontainers.image.revision"],
     )
