@@ -32,7 +32,12 @@ INTRO: Final = """
 An agent keeps nothing: the chart runs Deployments, with a bucket and an etcd that you have. Kubernetes 1.31 or newer.
 Helm rejects values that are unknown or do not fit together, and says what to write instead.
 
-- `helm test RELEASE` checks ledger, bucket and clock, and writes and reads a record.
+[Kubernetes](../../docs/operations/kubernetes.md) is the page to go by: how to install, upgrade and remove a cluster,
+and [what to do when pods do not become ready](../../docs/operations/kubernetes.md#when-pods-do-not-become-ready).
+[Alerts](../../docs/operations/alerts.md) and [troubleshooting](../../docs/operations/troubleshooting.md) are for later.
+
+- `helm test RELEASE` checks ledger, bucket and clock, and writes and reads a record. Where clients authenticate, it
+  needs `tests.clientConfigSecret` for the record.
 - Secrets are never values. The chart takes names of Secrets.
 - The image has to be where the cluster finds it: `image.repository`.
 - With `tls.enabled` an agent is `10-77-1-2.NAME-agents.NAMESPACE.svc` to clients, by the address of its pod. The

@@ -35,6 +35,7 @@ def agents_end_in_time_and_are_replaced_one_by_one(manifests: Manifests) -> None
         assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
         assert spec["minReadySeconds"] == 5
         assert spec["revisionHistoryLimit"] == 5
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError", "kubectl describe would have no reason"
 
 
 def probes_ask_what_they_are_for(manifests: Manifests) -> None:
@@ -160,7 +161,7 @@ def services_lead_to_ports_of_their_pods(manifests: Manifests) -> None:
     assert kafka["trafficDistribution"] in ("PreferSameZone", "PreferClose")
     agents = manifests.named("Service", f"{NAME}-agents")["spec"]
     assert agents["clusterIP"] == "None"
-    assert agents["publishNotReadyAddresses"] is False
+    assert agents["publishNotReadyAddresses"] is True
     workloads = [*manifests.all("Deployment"), *manifests.all("StatefulSet")]
     for service in manifests.all("Service"):
         selected = [
@@ -414,6 +415,8 @@ def tests_are_hooks_that_end(manifests: Manifests) -> None:
         assert pod["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation"
         assert pod["spec"]["restartPolicy"] == "Never"
         assert pod["spec"]["activeDeadlineSeconds"] == 120
+        for container in containers(pod["spec"]):
+            assert container["resources"]["requests"].items() >= {"cpu": "100m", "memory": "128Mi"}.items()
 
 
 def the_service_account_gives_no_token(manifests: Manifests) -> None:

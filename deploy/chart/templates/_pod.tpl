@@ -29,7 +29,19 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
-{{/* A job's container: image, options and files of an agent. `args` is a list. */}}
+{{/* Whether `helm test` can log in, and so write a record. */}}
+{{- define "penstock.testsRecords" -}}
+{{- if or .Values.tests.clientConfigSecret.name (not (or .Values.authentication.enabled (eq .Values.tls.clientAuth "required"))) -}}
+true
+{{- end -}}
+{{- end -}}
+
+{{/* A test computes little, and nodes that agents fill have no further core. */}}
+{{- define "penstock.testResources" -}}
+{{- toYaml (mergeOverwrite (deepCopy .Values.resources) (dict "requests" (dict "cpu" "100m" "memory" "128Mi"))) -}}
+{{- end -}}
+
+{{/* A job's container: image, options and files of an agent. `args` is a list, `resources` replaces an agent's. */}}
 {{- define "penstock.jobContainer" -}}
 image: {{ include "penstock.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
@@ -40,7 +52,7 @@ env:
 {{ . }}
 {{- end }}
 resources:
-  {{- toYaml .root.Values.resources | nindent 2 }}
+  {{- .resources | default (toYaml .root.Values.resources) | nindent 2 }}
 securityContext:
   {{- include "penstock.containerSecurity" . | nindent 2 }}
 volumeMounts:
