@@ -2,6 +2,8 @@
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_UNDECIDED = 3
+"""A recovery needs a decision that only its operator can make: the same command would end like this again."""
 
 
 class CommandFailed(Exception):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli.clients.http_client import Json, JsonOption
-from agent.cli.failure import EXIT_USAGE, CommandFailed
+from agent.cli.failure import EXIT_UNDECIDED, EXIT_USAGE, CommandFailed
 from agent.cli.option_flags import with_some_option_flags
 from agent.cli.output import print_json, print_pairs, print_table
 from agent.cli.places import PLACE_OPTIONS, opened, place_settings
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 LOSS_NOT_ACCEPTED = (
     "objects are missing or cannot be read, or transactions are undecided (all listed above), so no incarnation was "
     "begun. The ledger is fenced: no agent starts on it. Bring the objects back and run the command again, or add "
-    "--accept-loss to begin without them. Copy unreadable objects first: agents delete them after gc-min-age-s"
+    "--accept-loss (recover.acceptLoss=true of the chart) to begin without them. Copy unreadable objects first: agents "
+    "delete them after gc-min-age-s"
 )
 HELP = (
     "Start a cluster's next incarnation from the newest snapshot and all intake objects in the bucket. Use it after "
     "the ledger was wiped, damaged or restored from a backup. Stop all agents first, and keep them stopped. The "
     "command fences the ledger: no agent can use it until a recovery has completed. The command deletes nothing. "
-    "Agents would later delete unreadable objects as garbage, so it requires --accept-loss to continue without them."
+    "Agents would later delete unreadable objects as garbage, so it requires --accept-loss to continue without them. "
+    "Exit code 3: it needs --accept-loss, or --force since agents could simply be started."
 )
 
 
@@ -73,7 +75,7 @@ def _recover_flags(
     else:
         _show(report, is_loss_found=is_loss_found)
     if is_loss_found:
-        raise CommandFailed(LOSS_NOT_ACCEPTED)
+        raise CommandFailed(LOSS_NOT_ACCEPTED, exit_code=EXIT_UNDECIDED)
 
 
 recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir", "audit-log"})
@@ -110,7 +112,9 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
                 await record_recovery(settings.audit, report, permissions, agent=settings.name, clock=SystemClock())
         except AuditSinkFailed as error:
             raise CommandFailed(f"the recovery is done, but the audit log lacks it: {error}") from error
-        except (SessionHeld, BucketInUse, RecoveryNeedless) as error:
+        except RecoveryNeedless as error:
+            raise CommandFailed(str(error), exit_code=EXIT_UNDECIDED) from error
+        except (SessionHeld, BucketInUse) as error:  # it may succeed later, when agents have ended
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     return {
         "is_carried_out": report.is_carried_out,

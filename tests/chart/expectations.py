@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from agent.cli.failure import EXIT_UNDECIDED
 from tests.chart.rendering import NAME, Manifest, Manifests, agent_container, containers
 
 CONFIG_FILE: Final = "/etc/penstock/config/penstock.toml"
@@ -53,6 +54,7 @@ def probes_ask_what_they_are_for(manifests: Manifests) -> None:
         assert container["readinessProbe"] == {
             "httpGet": {**live, "path": "/ready"},
             "periodSeconds": 2,
+            "timeoutSeconds": 5,
             "failureThreshold": 1,
         }
 
@@ -120,6 +122,19 @@ def agents_have_the_names_of_pods_and_know_their_zone(manifests: Manifests) -> N
         for name, value in known.items():  # Kubernetes replaces $(NAME) by variables above alone
             for other in ("POD_NAME", "POD_IP", "HOST_IP"):
                 assert f"$({other})" not in str(value) or names.index(other) < names.index(name)
+
+
+def every_pod_may_run_where_agents_may(manifests: Manifests) -> None:
+    """A job that is bound to the agents' nodes, and does not tolerate their taints, waits indefinitely."""
+    agent = manifests.agents()[0]["spec"]["template"]["spec"]
+    tolerated = [row for row in agent["tolerations"] if not row["key"].startswith("node.kubernetes.io/")]
+    nodes = {key: value for key, value in agent.get("nodeSelector", {}).items() if not key.startswith("topology.")}
+    for name, pod in manifests.pods():
+        assert [row for row in pod.get("tolerations", []) if row in tolerated] == tolerated, name
+        assert nodes.items() <= pod.get("nodeSelector", {}).items(), name
+    for etcd in manifests.all("StatefulSet"):
+        priority = etcd["spec"]["template"]["spec"].get("priorityClassName")
+        assert priority == agent.get("priorityClassName"), "agents could push members off their nodes"
 
 
 def one_budget_counts_all_agents(manifests: Manifests) -> None:
@@ -328,13 +343,25 @@ def autoscaling_is_slow_to_end_agents(manifests: Manifests) -> None:
 def the_network_is_closed_where_it_is_restricted(manifests: Manifests) -> None:
     for policy in manifests.all("NetworkPolicy"):
         spec = policy["spec"]
-        if policy["metadata"]["name"] != NAME:
-            assert spec["policyTypes"] == ["Ingress"]
+        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        names = spec["egress"][0]
+        assert _ports(names) == [53, 53, 5353, 5353]
+        assert {port["protocol"] for port in names["ports"]} == {"UDP", "TCP"}
+        if policy["metadata"]["name"] == f"{NAME}-etcd":
             (rule,) = spec["ingress"]
             assert _ports(rule) == ["client", "peer"]
             assert rule["from"] == [{"podSelector": {"matchLabels": _selector()}}]
+            members = {"podSelector": {"matchLabels": {**_selector(), "app.kubernetes.io/component": "etcd"}}}
+            assert spec["egress"][1:] == [{"ports": rule["ports"], "to": [members]}]
             continue
-        assert spec["policyTypes"] == ["Ingress", "Egress"]
+        if policy["metadata"]["name"] == f"{NAME}-jobs":
+            (components,) = spec["podSelector"]["matchExpressions"]
+            assert (components["operator"], components["values"]) == ("In", ["audit", "recover", "test"])
+            assert "ingress" not in spec
+            assert "relay" not in [port for rule in spec["egress"] for port in _ports(rule)]
+            agents_too = manifests.named("NetworkPolicy")["spec"]["egress"]
+            assert spec["egress"][2:] == agents_too[2:], "they need the ledger and the bucket"
+            continue
         assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "agent"
         clients, inside, *relay = spec["ingress"]
         ports = [port["name"] for port in agent_container(manifests.agents()[0])["ports"]]
@@ -343,9 +370,8 @@ def the_network_is_closed_where_it_is_restricted(manifests: Manifests) -> None:
         alone = {"ports": [{"protocol": "TCP", "port": "relay"}], "from": [of_agents]}
         assert relay == ([alone] if "relay" in ports else [])
         assert {"podSelector": {"matchLabels": _selector()}} in inside["from"]
-        names, agents, ledger, store = spec["egress"]
+        _names, agents, ledger, store = spec["egress"]
         assert ("relay" in _ports(agents)) is ("relay" in ports)
-        assert _ports(names) == [53, 53]
         assert agents["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "agent"
         assert _ports(ledger) == [2379]
         assert len(_ports(store)) == 1
@@ -391,7 +417,7 @@ def etcd_keeps_its_majority_and_its_volumes(manifests: Manifests) -> None:
         assert manifests.named("Service", name)["spec"]["publishNotReadyAddresses"] is True
         near = spec["template"]["spec"]["affinity"]["podAntiAffinity"]
         assert near["requiredDuringSchedulingIgnoredDuringExecution"][0]["topologyKey"] == "kubernetes.io/hostname"
-        for probe, path in (("startupProbe", "/readyz"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        for probe, path in (("startupProbe", "/livez"), ("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
             assert container[probe]["httpGet"] == {"path": path, "port": "health"}
 
 
@@ -399,6 +425,13 @@ def jobs_do_not_repeat_what_would_fail_again(manifests: Manifests) -> None:
     for job in manifests.all("Job"):
         assert job["spec"]["template"]["spec"]["restartPolicy"] == "Never"
         assert job["spec"]["backoffLimit"] == 3
+        undecided, drained = job["spec"]["podFailurePolicy"]["rules"]
+        codes = {"containerName": "recover", "operator": "In", "values": [EXIT_UNDECIDED]}
+        assert undecided == {"action": "FailJob", "onExitCodes": codes}
+        assert drained == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert container["name"] == codes["containerName"]
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
         assert all(each["spec"]["replicas"] == 0 for each in manifests.agents()), "agents run beside the recovery"
         assert not manifests.all("HorizontalPodAutoscaler"), "it would start agents"
         assert not manifests.all("CronJob")
@@ -444,6 +477,7 @@ ALL: Final[tuple[Callable[[Manifests], None], ...]] = (
     every_container_has_its_resources,
     agents_are_spread_and_leave_lost_nodes,
     agents_have_the_names_of_pods_and_know_their_zone,
+    every_pod_may_run_where_agents_may,
     one_budget_counts_all_agents,
     selectors_find_their_pods_and_no_others,
     services_lead_to_ports_of_their_pods,

@@ -151,7 +151,7 @@ def test_production_encrypts_authenticates_and_has_its_first_users(tmp_path: Pat
     security = settings.security_of("INTERNAL")
     assert security.protocol is SecurityProtocol.SASL_SSL
     assert security.sasl is not None
-    assert security.sasl.mechanisms == ("SCRAM-SHA-512",)
+    assert security.sasl.mechanisms == ("SCRAM-SHA-512", "SCRAM-SHA-256")
     assert settings.http_tls is not None
     assert settings.authorizer.is_enabled
     assert [principal.name for principal in settings.authorizer.super_users] == ["admin"]

@@ -1,5 +1,6 @@
 """Every supported set-up renders into manifests that Kubernetes accepts, and that agents can run with."""
 
+import re
 import tomllib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -102,6 +103,67 @@ def test_agents_have_the_keys_of_the_bucket_by_a_secret_or_an_identity() -> None
 def test_zones_have_their_own_numbers_of_agents() -> None:
     counts = {each["metadata"]["name"]: each["spec"]["replicas"] for each in setup("zones").agents()}
     assert counts == {f"{NAME}-eu-west-1a": 3, f"{NAME}-eu-west-1b": 2, f"{NAME}-eu-west-1c": 2}
+
+
+def test_names_of_zones_become_names_of_objects_and_are_short_enough_for_a_service() -> None:
+    zones = '[{"name":"US-ASHBURN-AD_1","externalHost":"a"},{"name":"northamerica-northeast1-a","externalHost":"b"}]'
+    name = "a-release-of-records-with-a-long-name-40"
+    manifests = render(
+        SETUPS["minimal"], values=[f"zones={zones}", 'external={"enabled":true}', f'fullnameOverride="{name}"']
+    )
+    names = [each["metadata"]["name"] for each in manifests.objects]
+    assert f"{name}-us-ashburn-ad-1" in names
+    services = [each["metadata"]["name"] for each in manifests.all("Service")]
+    assert len(set(services)) == 4
+    assert all(re.fullmatch("[a-z][a-z0-9-]{0,62}", each) for each in services), services
+    assert [each["spec"]["template"]["spec"]["nodeSelector"] for each in manifests.agents()] == [
+        {"topology.kubernetes.io/zone": "US-ASHBURN-AD_1"},
+        {"topology.kubernetes.io/zone": "northamerica-northeast1-a"},
+    ]
+
+
+def test_another_autoscaler_decides_the_number_of_agents_where_replicas_is_null() -> None:
+    (deployment,) = render(SETUPS["minimal"], values=["replicas=null"]).agents()
+    assert "replicas" not in deployment["spec"]
+
+
+def test_a_recovery_with_other_values_is_another_job_where_helm_counts_no_revisions() -> None:
+    def job(*values: str) -> str:
+        (found,) = render(SETUPS["recover"], values=values).all("Job")
+        return str(found["metadata"]["name"])
+
+    assert job() == job(), "a second rendering would replace a Job that runs"
+    assert len({job(), job("recover.dryRun=true"), job('resources.limits={"memory":"8Gi"}')}) == 3
+
+
+def test_a_member_of_etcd_can_return_without_its_volume() -> None:
+    (etcd,) = render(SETUPS["etcd"], values=['etcd.initialClusterState="existing"']).all("StatefulSet")
+    assert "--initial-cluster-state=existing" in agent_container(etcd)["args"]
+    (etcd,) = setup("etcd").all("StatefulSet")
+    assert "--initial-cluster-state=new" in agent_container(etcd)["args"]
+
+
+def test_a_certificate_has_addresses_among_its_further_names() -> None:
+    values = ['tls={"enabled":true,"certManager":{"issuerRef":{"name":"a"}},"extraNames":["192.0.2.7","k.example.net"]}']
+    spec = render(SETUPS["host-ports"], values=values).named("Certificate")["spec"]
+    assert spec["ipAddresses"] == ["192.0.2.7"]
+    assert "k.example.net" in spec["dnsNames"]
+    assert "192.0.2.7" not in spec["dnsNames"]
+
+
+def test_a_policy_allows_the_ports_that_the_urls_name() -> None:
+    urls = ['store.endpoint="https://minio.minio.svc:9000/"', 'ledger.url="etcd://a:12379,[2001:db8::2]:2479/c"']
+    policy = render(SETUPS["minimal"], values=[*urls, "networkPolicy.enabled=true"]).named("NetworkPolicy")["spec"]
+    ports = [[port["port"] for port in rule["ports"]] for rule in policy["egress"]]
+    assert ports[2:] == [[2379, 12379, 2479], [443, 9000]]
+
+
+@pytest.mark.parametrize(("name", "account"), [("", "default"), ("records", "records")])
+def test_a_service_account_that_is_not_the_charts_is_named(name: str, account: str) -> None:
+    values = [f'serviceAccount={{"create":false,"name":"{name}"}}']
+    manifests = render(SETUPS["minimal"], values=values)
+    assert not manifests.all("ServiceAccount")
+    assert {pod["serviceAccountName"] for _name, pod in manifests.pods()} == {account}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 from agent.config.options import OPTIONS_BY_NAME, OptionKind
 from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.config_types import ConfigType
-from coordinator.configs.security_configs import is_secret, security_spec
+from coordinator.configs.security_configs import LISTENER_CONFIGS, is_secret, security_spec
 from coordinator.configs.topic_configs import BROKER_SYNONYMS
 from protocol.auth.operations import Operation, ResourceType
 from tests.chart.rendering import CHART, SETUPS, template
@@ -164,9 +164,24 @@ def test_a_broker_config_has_the_type_of_kafkas() -> None:
     "name", ["listener.name.internal.ssl.cipher.suites", "listener.name.external.connections.max.reauth.ms"]
 )
 def test_a_config_of_one_listener_is_accepted(name: str) -> None:
-    (pattern,) = SCHEMA["properties"]["kafka"]["patternProperties"]
+    pattern, secrets = SCHEMA["properties"]["kafka"]["patternProperties"]
     assert re.search(pattern, name)
+    assert not re.search(secrets, name)
     assert security_spec(name) is not None
+
+
+def test_a_secret_of_one_listener_is_rejected_and_its_file_is_not() -> None:
+    _pattern, secrets = SCHEMA["properties"]["kafka"]["patternProperties"]
+    assert is_absent(SCHEMA["properties"]["kafka"]["patternProperties"][secrets])
+    for config in LISTENER_CONFIGS:
+        name = f"listener.name.internal.{config}"
+        assert bool(re.search(secrets, name)) is is_secret(name), name
+        assert not re.search(secrets, f"{name}.file")
+
+
+@pytest.mark.parametrize("word", ["@hourly", "@midnight", "@yearly", "@annually", "*/5 2-4 * JAN MON", "0 3 ? * 0"])
+def test_a_schedule_has_the_words_of_kubernetes(word: str) -> None:
+    assert re.search(SCHEMA["properties"]["audit"]["properties"]["schedule"]["pattern"], word)
 
 
 def test_rights_have_kafkas_words() -> None:

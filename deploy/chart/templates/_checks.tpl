@@ -21,12 +21,19 @@
 {{- end -}}
 {{- include "penstock.checkSecurity" . -}}
 {{- include "penstock.checkAddresses" . -}}
-{{- $drain := get $v.settings "drain-timeout-s" | default 20 | int -}}
+{{- $drain := hasKey $v.settings "drain-timeout-s" | ternary (get $v.settings "drain-timeout-s") 20 | int -}}
 {{- if le (int $v.terminationGracePeriodSeconds) (add $drain (int $v.preStopSleepSeconds) | int) -}}
 {{- fail (printf "terminationGracePeriodSeconds: %d s are not enough for preStopSleepSeconds (%d) and settings.drain-timeout-s (%d)" (int $v.terminationGracePeriodSeconds) (int $v.preStopSleepSeconds) $drain) -}}
 {{- end -}}
 {{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) -}}
 {{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- $name := include "penstock.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([a-z0-9-]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "fullnameOverride: objects would have the name %q, and that of a Service begins with a letter and has no dots" $name) -}}
+{{- end -}}
+{{- if and $v.monitoring.podMonitor.enabled (not $v.http.metricsOpen) (not $v.monitoring.podMonitor.tokenSecret.name) -}}
+{{- fail "monitoring.podMonitor.tokenSecret.name is missing: with http.metricsOpen=false agents give metrics to nobody without a token" -}}
 {{- end -}}
 {{- end -}}
 
@@ -52,6 +59,16 @@
 {{- fail (printf "authentication.mechanisms: %s sends secrets as they are, so it needs tls.enabled" .) -}}
 {{- end -}}
 {{- end -}}
+{{- $configs := keys $v.kafka | join " " -}}
+{{- range .users -}}
+{{- $mechanism := .mechanism | default "SCRAM-SHA-512" -}}
+{{- if not (or (has $mechanism $v.authentication.mechanisms) (has "PLAIN" $v.authentication.mechanisms) (contains "sasl.enabled.mechanisms" $configs)) -}}
+{{- fail (printf "authentication.users: %s could not log in, as authentication.mechanisms lacks %s" .name $mechanism) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (has "OAUTHBEARER" .mechanisms) (not (contains "jwks.endpoint.url" $configs)) -}}
+{{- fail "authentication.mechanisms: OAUTHBEARER needs the issuer's keys, kafka.sasl.oauthbearer.jwks.endpoint.url" -}}
+{{- end -}}
 {{- else if or .users .secretKey.name .plainUsers.name (and .superUsers (not (include "penstock.hasAuthorizer" $))) -}}
 {{- fail "authentication.enabled is false, so authentication.superUsers, users, secretKey and plainUsers do nothing: set authentication.enabled=true" -}}
 {{- else if and (include "penstock.hasAuthorizer" $) (not .superUsers) -}}
@@ -67,6 +84,7 @@
 {{- $v := .Values -}}
 {{- $names := list "INTERNAL" "EXTERNAL" "RELAY" -}}
 {{- $hosts := 0 -}}
+{{- $nodePorts := empty $v.external.host | ternary list (list (int $v.external.nodePort)) -}}
 {{- range $v.zones -}}
 {{- $name := include "penstock.listenerOfZone" .name -}}
 {{- if has $name $names -}}
@@ -81,6 +99,10 @@
 {{- if and (eq $v.external.type "NodePort") (not .externalNodePort) -}}
 {{- fail (printf "zones: %s needs externalNodePort, since external.type is NodePort" .name) -}}
 {{- end -}}
+{{- if and (eq $v.external.type "NodePort") (has (int .externalNodePort) $nodePorts) -}}
+{{- fail (printf "zones: externalNodePort %d of %s is taken, and each Service needs a port of its own" (int .externalNodePort) .name) -}}
+{{- end -}}
+{{- $nodePorts = append $nodePorts (int .externalNodePort) -}}
 {{- end -}}
 {{- end -}}
 {{- if $v.external.enabled -}}

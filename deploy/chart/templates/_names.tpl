@@ -4,11 +4,23 @@
 {{- .Values.nameOverride | default .Chart.Name | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of objects. 40 characters at most: the longest suffix is a zone, or that of an etcd member's volume. */}}
+{{/* The name of objects. 40 characters at most: with what is added, that of a CronJob has 52 and that of a Service 63. */}}
 {{- define "penstock.fullname" -}}
 {{- $name := .Values.nameOverride | default .Chart.Name -}}
 {{- $default := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
 {{- .Values.fullnameOverride | default $default | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/*
+The name of a zone's object: `name` and the zone, which may have letters and marks that names of objects cannot. 63
+characters at most, as a Service has.
+*/}}
+{{- define "penstock.inZone" -}}
+{{- $name := .name -}}
+{{- with .zone -}}
+{{- $name = printf "%s-%s" $name (lower . | replace "_" "-" | replace "." "-") -}}
+{{- end -}}
+{{- gt (len $name) 63 | ternary (printf "%s-%s" (trunc 54 $name | trimSuffix "-") (sha256sum $name | trunc 8)) $name -}}
 {{- end -}}
 
 {{- define "penstock.selector" -}}
@@ -30,7 +42,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "penstock.serviceAccount" -}}
-{{- .Values.serviceAccount.name | default (include "penstock.fullname" .) -}}
+{{- .Values.serviceAccount.name | default (.Values.serviceAccount.create | ternary (include "penstock.fullname" .) "default") -}}
 {{- end -}}
 
 {{/* Host name of the Service, which the certificate has. */}}
@@ -58,9 +70,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- .Values.relay.existingSecret | default (include "penstock.relayName" .) -}}
 {{- end -}}
 
-{{/* The agents that are there at least: for the alert AgentsMissing. */}}
+{{/* The agents that are there at least, for the alert AgentsMissing. 0 where another autoscaler decides. */}}
 {{- define "penstock.agentCount" -}}
-{{- $each := .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas .Values.replicas -}}
+{{- $each := .Values.autoscaling.enabled | ternary .Values.autoscaling.minReplicas .Values.replicas | int -}}
 {{- if .Values.zones -}}
 {{- $count := 0 -}}
 {{- range .Values.zones -}}

@@ -12,6 +12,10 @@ imagePullSecrets:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   {{- with .Values.runAsUser }}
@@ -46,6 +50,8 @@ true
 image: {{ include "penstock.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 args: {{ toJson .args }}
+# `kubectl describe pod` then says why it failed.
+terminationMessagePolicy: FallbackToLogsOnError
 env:
   {{- include "penstock.env" .root | nindent 2 }}
 {{- with include "penstock.envFrom" .root }}

@@ -114,7 +114,7 @@ def test_s9_a_broker_whose_ledger_file_is_gone_gets_its_records_back(penstock: P
         )
 
     needless = recover("--json")
-    assert needless.returncode == 2
+    assert needless.returncode == 3
     assert "start the agents" in needless.stderr
     for path in broker.data.glob("ledger.sqlite*"):
         path.unlink()
