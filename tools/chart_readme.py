@@ -42,7 +42,8 @@ and [what to do when pods do not become ready](../../docs/operations/kubernetes.
 - The image has to be where the cluster finds it: `image.repository`.
 - With `tls.enabled` an agent is `10-77-1-2.NAME-agents.NAMESPACE.svc` to clients, by the address of its pod. The
   cluster's DNS must name endpoints of headless Services so, as CoreDNS does.
-- The chart's etcd is for those who have none. If a member loses its volume, remove and add it with `etcdctl member`.
+- The chart's etcd is for those who have none. [Kubernetes](../../docs/operations/kubernetes.md#etcd) says
+  what to do if a member loses its volume.
 """
 
 

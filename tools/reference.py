@@ -399,7 +399,8 @@ def _routes_below(prefix: str, routes: Iterable[BaseRoute]) -> Iterator[tuple[st
 # Commands
 
 CLI_INTRO: Final = """
-Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage.
+Results go to stdout, everything else to stderr. Exit codes: 0 success, 1 failure, 2 wrong usage, 3 a
+recovery that needs `--accept-loss` or `--force`.
 
 `topics`, `produce`, `consume`, `archive`, `lake` and `inspect` talk to a running agent over HTTP. `produce` and
 `consume` ask it for the Kafka address.

@@ -69,16 +69,23 @@ def _recover_flags(
         are_acls_confirmed=are_acls_confirmed,
     )
     report = asyncio.run(_recover(settings, permissions))
-    is_loss_found = not is_dry_run and not report["is_carried_out"]
+    loss = loss_error(report, is_dry_run=is_dry_run)
     if as_json:
         print_json(report)
     else:
-        _show(report, is_loss_found=is_loss_found)
-    if is_loss_found:
-        raise CommandFailed(LOSS_NOT_ACCEPTED, exit_code=EXIT_UNDECIDED)
+        _show(report, is_loss_found=loss is not None)
+    if loss is not None:
+        raise loss
 
 
 recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir", "audit-log"})
+
+
+def loss_error(report: Json, *, is_dry_run: bool) -> CommandFailed | None:
+    """The error of a recovery that found losses and began no incarnation; None for another one."""
+    if is_dry_run or report["is_carried_out"]:
+        return None
+    return CommandFailed(LOSS_NOT_ACCEPTED, exit_code=EXIT_UNDECIDED)
 
 
 async def _recover(settings: Settings, permissions: "Permissions") -> Json:

@@ -54,6 +54,10 @@ def test_the_chart_has_penstocks_own_rules_and_dashboards() -> None:
     rules = {rule["alert"]: rule for rule in manifests.named("PrometheusRule")["spec"]["groups"][0]["rules"]}
     assert rules["AgentsMissing"]["expr"].startswith("(sum by (job) (penstock_ready) < 2) or ")
     assert len(rules) == 25
+    both = render(SETUPS["minimal"], values=["replicas=3", RULE, "monitoring.podMonitor.enabled=true"])
+    own = both.named("PrometheusRule")["spec"]["groups"][0]["rules"][0]
+    job = f'penstock_ready{{job="{NAMESPACE}/{NAME}"}}'
+    assert own["expr"] == f"(sum by (job) ({job}) < 2) or absent({job})", "other releases have other numbers of agents"
     dashboards = [found for found in manifests.all("ConfigMap") if "grafana_dashboard" in found["metadata"]["labels"]]
     assert len(dashboards) == 6
 

@@ -64,6 +64,10 @@ def test_a_setup_is_as_expected(name: str, expectation: Callable[[Manifests], No
     expectation(setup(name))
 
 
+def test_values_render_into_the_same_text_each_time() -> None:
+    assert template(SETUPS["production"]).stdout == setup_text("production", HIGHEST)
+
+
 def test_traffic_prefers_the_zone_by_the_word_that_the_version_knows() -> None:
     words = [setup("minimal", version).named("Service")["spec"]["trafficDistribution"] for version in VERSIONS]
     assert words == ["PreferClose", "PreferSameZone"]

@@ -8,7 +8,9 @@ from pathlib import Path
 from pyarrow import fs
 from typer.testing import CliRunner
 
+from agent.cli.failure import EXIT_UNDECIDED
 from agent.cli.main import app
+from agent.cli.recover import loss_error
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import ObjectNumber, SessionId
 from storage.decorators.routed import RoutedStore
@@ -63,6 +65,15 @@ def test_what_only_looks_leaves_the_store_as_it_is(tmp_path: Path) -> None:
         assert _files(folder) == before, command
     CliRunner().invoke(app, ["audit", "--repair", "--data-dir", str(tmp_path), "--json"])
     assert _files(folder) != before
+
+
+def test_a_loss_that_is_not_accepted_is_no_failure_that_a_job_repeats() -> None:
+    error = loss_error({"is_carried_out": False}, is_dry_run=False)
+    assert error is not None
+    assert error.exit_code == EXIT_UNDECIDED == 3
+    assert "add --accept-loss (recover.acceptLoss=true of the chart)" in str(error)
+    assert loss_error({"is_carried_out": True}, is_dry_run=False) is None
+    assert loss_error({"is_carried_out": False}, is_dry_run=True) is None
 
 
 async def _new_ledger(path: Path) -> None:
