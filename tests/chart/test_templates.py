@@ -148,7 +148,9 @@ def test_a_member_of_etcd_can_return_without_its_volume() -> None:
 
 
 def test_a_certificate_has_addresses_among_its_further_names() -> None:
-    values = ['tls={"enabled":true,"certManager":{"issuerRef":{"name":"a"}},"extraNames":["192.0.2.7","k.example.net"]}']
+    values = [
+        'tls={"enabled":true,"certManager":{"issuerRef":{"name":"a"}},"extraNames":["192.0.2.7","k.example.net"]}'
+    ]
     spec = render(SETUPS["host-ports"], values=values).named("Certificate")["spec"]
     assert spec["ipAddresses"] == ["192.0.2.7"]
     assert "k.example.net" in spec["dnsNames"]
