@@ -57,7 +57,8 @@ def test_the_chart_has_penstocks_own_rules_and_dashboards() -> None:
     both = render(SETUPS["minimal"], values=["replicas=3", RULE, "monitoring.podMonitor.enabled=true"])
     own = both.named("PrometheusRule")["spec"]["groups"][0]["rules"][0]
     job = f'penstock_ready{{job="{NAMESPACE}/{NAME}"}}'
-    assert own["expr"] == f"(sum by (job) ({job}) < 2) or absent({job})", "other releases have other numbers of agents"
+    ended = f"(sum by (job) (max_over_time({job}[70m])) unless on (job) penstock_ready) or absent_over_time({job}[1h])"
+    assert own["expr"] == f"(sum by (job) ({job}) < 2) or {ended}", "other releases have other numbers of agents"
     dashboards = [found for found in manifests.all("ConfigMap") if "grafana_dashboard" in found["metadata"]["labels"]]
     assert len(dashboards) == 6
 
