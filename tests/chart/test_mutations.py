@@ -77,7 +77,7 @@ PODS = (
     Mutation("_pod.tpl", "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true"),
     Mutation("_pod.tpl", "drop: [ALL]", "drop: [NET_RAW]"),
     Mutation(
-        "_pod.tpl", 'serviceAccountName: {{ include "penstock.serviceAccount" . }}', "serviceAccountName: default"
+        "_pod.tpl", 'serviceAccountName: {{ include "penstock.serviceAccount" . | quote }}', "serviceAccountName: default"
     ),
     Mutation("_pod.tpl", "  value: $(POD_NAME)", "  value: penstock"),
     Mutation("_pod.tpl", "fieldPath: status.podIP", "fieldPath: status.hostIP"),
@@ -98,7 +98,7 @@ PODS = (
     Mutation("_pod.tpl", '"folder" "store-ca"', '"folder" "ca"', "node-ports"),
     Mutation(
         "_pod.tpl",
-        "  valueFrom:\n    secretKeyRef:\n      name: {{ .name }}\n      key: {{ .key }}",
+        "  valueFrom:\n    secretKeyRef:\n      name: {{ .name | quote }}\n      key: {{ .key | quote }}",
         "  value: word",
         "node-ports",
     ),
@@ -122,7 +122,7 @@ ADDRESSES = (
     Mutation("_settings.tpl", '"User:CN=%s"', '"User:%s"', "one-address-tls"),
     Mutation("services.yaml", "{{- if .isExternal }}", '{{- if ne .name "INTERNAL" }}', "one-address"),
     Mutation("relay.yaml", "  ca:\n    secretName", "  ca:\n    # secretName", "one-address-tls"),
-    Mutation("relay.yaml", "commonName: {{ $name }}\n", "commonName: penstock\n", "one-address-tls"),
+    Mutation("relay.yaml", "commonName: {{ $name | quote }}\n", "commonName: penstock\n", "one-address-tls"),
     Mutation("network.yaml", '{{- if ne .name "RELAY" }}', "{{- if true }}", "one-address"),
     Mutation(
         "network.yaml",

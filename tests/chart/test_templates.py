@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.chart import expectations
 from tests.chart.rendering import (
+    APIS,
     CHART,
     HIGHEST,
     LOWEST,
@@ -19,6 +20,7 @@ from tests.chart.rendering import (
     agent_container,
     conformity,
     helm,
+    parse,
     render,
     setup,
     setup_text,
@@ -26,6 +28,12 @@ from tests.chart.rendering import (
 )
 
 VERSIONS = (LOWEST, HIGHEST)
+ODD_NAMES = Path(__file__).with_name("odd_names.yaml")
+NAMING = {
+    *("name", "secretName", "serviceName", "serviceAccountName", "priorityClassName", "storageClassName"),
+    *("commonName", "key", "path", "labels", "matchLabels", "nodeSelector", "storage"),
+}
+"""Fields of manifests, and maps of such, whose values are texts."""
 
 
 def test_helm_finds_nothing_to_say_about_any_setup() -> None:
@@ -124,6 +132,34 @@ def test_names_of_zones_become_names_of_objects_and_are_short_enough_for_a_servi
         {"topology.kubernetes.io/zone": "US-ASHBURN-AD_1"},
         {"topology.kubernetes.io/zone": "northamerica-northeast1-a"},
     ]
+
+
+def test_names_that_yaml_takes_for_numbers_and_truths_stay_names() -> None:
+    """A release `no`, a Secret `7`: Kubernetes rejects labels and names that are no texts."""
+    done = helm("template", "no", str(CHART), "--values", str(ODD_NAMES), *(f"--api-versions={api}" for api in APIS))
+    assert done.returncode == 0, done.stderr
+    manifests = parse(done.stdout)
+    assert {each["metadata"]["labels"]["app.kubernetes.io/instance"] for each in manifests.objects} == {"no"}
+    found = [
+        f"{each['kind']}: {'.'.join(map(str, path))} is {value!r}"
+        for each in manifests.objects
+        for path, value in leaves(each)
+        if not isinstance(value, str) and NAMING.intersection(path[-2:])
+    ]
+    assert found == []
+
+
+def leaves(value: object, above: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], object]]:
+    """Every scalar of a manifest, by its path."""
+    match value:
+        case dict():
+            for name, each in value.items():
+                yield from leaves(each, (*above, name))
+        case list():
+            for number, each in enumerate(value):
+                yield from leaves(each, (*above, number))
+        case _:
+            yield above, value
 
 
 def test_another_autoscaler_decides_the_number_of_agents_where_replicas_is_null() -> None:

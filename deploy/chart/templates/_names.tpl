@@ -24,8 +24,8 @@ characters at most, as a Service has.
 {{- end -}}
 
 {{- define "penstock.selector" -}}
-app.kubernetes.io/name: {{ include "penstock.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "penstock.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{/* The pods of agents, in all zones. */}}

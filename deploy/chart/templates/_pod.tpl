@@ -1,7 +1,7 @@
 {{/* What the pods of agents have in common with those of jobs and tests: all of them run the agent's image. */}}
 
 {{- define "penstock.podDefaults" -}}
-serviceAccountName: {{ include "penstock.serviceAccount" . }}
+serviceAccountName: {{ include "penstock.serviceAccount" . | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with .Values.imagePullSecrets }}
@@ -93,8 +93,8 @@ volumeMounts:
 - name: PENSTOCK_LEDGER_PASSWORD
   valueFrom:
     secretKeyRef:
-      name: {{ .name }}
-      key: {{ .key }}
+      name: {{ .name | quote }}
+      key: {{ .key | quote }}
 {{- end }}
 {{- end }}
 {{- with .Values.store }}
@@ -116,7 +116,7 @@ volumeMounts:
 {{- end }}
 {{- end }}
 {{- range $name, $value := .Values.env }}
-- name: {{ $name }}
+- name: {{ $name | quote }}
   value: {{ $value | quote }}
 {{- end }}
 {{- end -}}
@@ -125,7 +125,7 @@ volumeMounts:
 {{- with .Values.store.existingSecret -}}
 envFrom:
   - secretRef:
-      name: {{ . }}
+      name: {{ . | quote }}
 {{- end }}
 {{- end -}}
 
@@ -189,7 +189,7 @@ envFrom:
 {{- define "penstock.volumes" -}}
 - name: config
   configMap:
-    name: {{ include "penstock.fullname" . }}
+    name: {{ include "penstock.fullname" . | quote }}
 - name: tmp
   emptyDir:
     sizeLimit: 64Mi
@@ -200,10 +200,10 @@ envFrom:
 {{- range $index, $each := include "penstock.secretFolders" . | fromJsonArray }}
 - name: secret-{{ $index }}
   secret:
-    secretName: {{ $each.secret }}
+    secretName: {{ $each.secret | quote }}
     {{- if $each.key }}
     items:
-      - key: {{ $each.key }}
+      - key: {{ $each.key | quote }}
         path: {{ $each.file }}
     {{- end }}
 {{- end }}
@@ -213,9 +213,9 @@ envFrom:
     sources:
       {{- range $index, $user := .Values.authentication.users }}
       - secret:
-          name: {{ $user.passwordSecret.name }}
+          name: {{ $user.passwordSecret.name | quote }}
           items:
-            - key: {{ $user.passwordSecret.key | default "password" }}
+            - key: {{ $user.passwordSecret.key | default "password" | quote }}
               path: {{ $index | quote }}
       {{- end }}
 {{- end }}
