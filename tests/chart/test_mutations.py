@@ -77,7 +77,9 @@ PODS = (
     Mutation("_pod.tpl", "allowPrivilegeEscalation: false", "allowPrivilegeEscalation: true"),
     Mutation("_pod.tpl", "drop: [ALL]", "drop: [NET_RAW]"),
     Mutation(
-        "_pod.tpl", 'serviceAccountName: {{ include "penstock.serviceAccount" . | quote }}', "serviceAccountName: default"
+        "_pod.tpl",
+        'serviceAccountName: {{ include "penstock.serviceAccount" . | quote }}',
+        "serviceAccountName: default",
     ),
     Mutation("_pod.tpl", "  value: $(POD_NAME)", "  value: penstock"),
     Mutation("_pod.tpl", "fieldPath: status.podIP", "fieldPath: status.hostIP"),
