@@ -851,6 +851,11 @@ DRAIN_QUIET_SECONDS = 1.0
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01
+CUT_OFF_HOLD_SECONDS = 2.0
+"""How long a request waits at an agent that is cut off from the ledger before its client is sent to another agent: most
+sessions are replaced in less, and where the whole ledger is away clients go round between agents no faster."""
+CUT_OFF_POLL_SECONDS = 0.05
+"""How often an agent that is cut off checks, in its own memory alone, whether it still is, while requests wait."""
 PRODUCER_EXPIRY_CHECK_INTERVAL_S = 600.0
 """Kafka's producer.id.expiration.check.interval.ms, in seconds."""
 

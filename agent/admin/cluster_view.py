@@ -1,6 +1,7 @@
 """The cluster as clients see it: brokers, leaders, zones, epochs.
 
-All of it follows from the state and the request, so every agent answers alike. A leader is only a hint for caches: any
+All of it follows from the state and the request, so every agent answers alike, but for one that is cut off from the
+ledger: it leaves itself out (`agent.request.cut_off`). A leader is only a hint for caches: any
 agent serves any partition, and the leader epoch never changes.
 
 A client's zone is the element `zone=NAME` of its client id, whose elements are separated by commas, as in
@@ -9,6 +10,7 @@ character. A consumer also sends its rack in Fetch (KIP-392).
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coordinator.commands.commands import Endpoint, StartSession
@@ -39,19 +41,21 @@ class Placements:
         self._live: list[tuple[SessionId, bool]] = []
         self._placement = Placement({})
 
-    def of(self, state: ClusterState) -> Placement:
-        live = [(session_id, session.is_draining) for session_id, session in state.sessions.items()]
+    def of(self, sessions: Mapping[SessionId, SessionState]) -> Placement:
+        live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
         if live != self._live:
-            self._live, self._placement = live, Placement(state.sessions)
+            self._live, self._placement = live, Placement(sessions)
         return self._placement
 
 
-def brokers(state: ClusterState, listener: str, answering: StartSession) -> list[BrokerView]:
-    """Every agent that does not drain, with the address of its listener of that name (or its first), by node id.
+def brokers(
+    sessions: Mapping[SessionId, SessionState], listener: str, answering: StartSession
+) -> list[BrokerView]:
+    """Every agent of these sessions that does not drain, with the address of its listener of that name (or its first), by node id.
 
     Without any it is the agent that answers: clients need a broker to retry at.
     """
-    living = staying(state.sessions).values() or [answering]
+    living = staying(sessions).values() or [answering]
     return sorted((_view(agent, listener) for agent in living), key=_node_id)
 
 

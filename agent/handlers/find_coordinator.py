@@ -3,7 +3,7 @@
 - Versions: 0-6. 4 adds several keys in one request (KIP-699), up to a limit.
 - Behaviour: a group's coordinator is the agent that rendezvous hashing gives among the live ones
   (`GroupLedger.coordinator`), as this agent knows them. An agent that is not the coordinator rejects the group's
-  requests.
+  requests. An agent that is cut off from the ledger does not name itself (`agent.request.cut_off`).
 - Differs from Kafka: any agent serves a transactional id, whichever one is named.
 - Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
 """
@@ -63,7 +63,7 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
         return _error(key, ErrorCode.invalid_request, why)
     if key_type == GROUP and len(key.encode()) > GROUP_ID_BYTES_MAX:
         return _error(key, ErrorCode.invalid_group_id, f"The id of a group has at most {GROUP_ID_BYTES_MAX} bytes.")
-    session = services.group_ledger.coordinator(key) if key_type == GROUP else transaction_coordinator(services, key)
+    session = services.group_coordinator(key) if key_type == GROUP else transaction_coordinator(services, key)
     broker = None if session is None else agent_of(services.state, session, request.listener)
     if broker is None:
         return _error(key, ErrorCode.coordinator_not_available, "No agent is ready for it; ask again.")
@@ -79,7 +79,7 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
 
 def transaction_coordinator(services: Services, transactional_id: str) -> SessionId | None:
     """The agent that clients ask about a transactional id; None while no agent is live."""
-    return owner_of(transaction_key(transactional_id), services.state.sessions)
+    return owner_of(transaction_key(transactional_id), services.cut_off.sessions)
 
 
 def _error(key: str, error_code: ErrorCode, message: str) -> Values:

@@ -4,6 +4,7 @@
   has to be part of it already. 13 adds topic ids (KIP-516).
 - Behaviour: a bad batch fails alone. While the ledger does not answer, a topic that may be new fails alone, too
   (NOT_LEADER_OR_FOLLOWER, safety rule S4). A transactional batch needs the transactional id that has its producer id.
+  An agent that is cut off from the ledger takes in nothing new while others live (`agent.request.cut_off`).
 - Differs from Kafka: `acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is
   written all the same; there is no response, but the connection is closed where an error is known at once. No client
   may write the topic of the audit log: TOPIC_AUTHORIZATION_FAILED.
@@ -33,7 +34,7 @@ from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
+from protocol.limits import CUT_OFF_HOLD_SECONDS, INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
 from protocol.produce import (
     ProducePartition,
     ProduceRequest,
@@ -69,7 +70,8 @@ NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_auth
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    rejection = await _rejection_of_all(services, request, body)
+    hold_end_s = services.clock.monotonic_s() + min(CUT_OFF_HOLD_SECONDS, _timeout_s(body))
+    rejection = await _rejection_of_all(services, request, body, hold_end_s)
     if rejection is not None:
         return _rejected(services, request, body, rejection)
     denied = await denied_topics(request.rights, WRITE_TOPIC, services.topics, map(_key, body.topics))
@@ -99,13 +101,15 @@ async def handle(services: Services, request: Request) -> Answer:
             await pacer.step()
         await pacer.step()
     # Checks and the wait for memory take time. Once a drain has begun meanwhile, other agents may lead (S8).
-    if body.acks != ACKS_NONE and await services.draining.redirects():
+    if await _redirects(services, body, hold_end_s):
         for group in accepted:
             cast("PartitionAnswer", group.ticket).settle(REDIRECTION)
         accepted = []
     _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
         _end_where_due(services, pending, has_room=has_room)
+        if await services.cut_off.redirects(hold_end_s - services.clock.monotonic_s()):
+            raise NoAnswerOwed("this agent is cut off from the ledger, and the client waits for no error")
         return None
     pending.begin()
     # A large request is answered before the next one of its connection: no other shares its flush anyway.
@@ -115,9 +119,20 @@ async def handle(services: Services, request: Request) -> Answer:
     return await run_in_thread(pending.response)
 
 
-async def _rejection_of_all(services: Services, request: Request, body: ProduceRequest) -> Acknowledgement | None:
+async def _redirects(services: Services, body: ProduceRequest, hold_end_s: float) -> bool:
+    """Whether to send the client to another agent, before anything of its request is taken in.
+
+    What was taken in is never answered so: it may still be committed, and NOT_LEADER_OR_FOLLOWER says that it is not.
+    A client that gets no responses (acks=0) is not redirected.
+    """
+    return body.acks != ACKS_NONE and await services.redirects(hold_end_s - services.clock.monotonic_s())
+
+
+async def _rejection_of_all(
+    services: Services, request: Request, body: ProduceRequest, hold_end_s: float
+) -> Acknowledgement | None:
     """The result of every partition where none is looked at."""
-    if body.acks != ACKS_NONE and await services.draining.redirects():
+    if await _redirects(services, body, hold_end_s):
         return REDIRECTION
     if not _has_transactional_batches(body):
         return None

@@ -23,6 +23,7 @@ from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs, RelayedEpochs, RequestEpoch
+from agent.request.cut_off import CutOff
 from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -37,12 +38,13 @@ from agent.security.rights import ALL_RIGHTS, Rights
 from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
-from coordinator.state.rendezvous import Assignment, Placement
+from coordinator.commands.group_values import group_key
+from coordinator.state.rendezvous import Assignment, Placement, owner_of
 from coordinator.state.state import ClusterState, TopicState
 from protocol.api_versions import range_of
 from protocol.auth.principals import ANONYMOUS, Principal
 from protocol.connection import RequestFrame
-from protocol.types import Milliseconds
+from protocol.types import Milliseconds, SessionId
 from storage.object_store import Buffer
 
 Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
@@ -86,6 +88,7 @@ class Services:
     credential_seal: CredentialSeal = field(default_factory=CredentialSeal)
     delegation_tokens: DelegationTokens
     draining: Draining = field(default_factory=Draining)
+    cut_off: CutOff
     placements: Placements = field(default_factory=Placements)
     relayed_epochs: RelayedEpochs | None = None
     """The ranks of connections of all agents; None where this agent does not relay."""
@@ -98,7 +101,7 @@ class Services:
     @property
     def placement(self) -> Placement:
         """The placement by which clients find partitions now."""
-        return self.placements.of(self.state)
+        return self.placements.of(self.cut_off.sessions)
 
     def zone_of(self, request: "Request") -> str | None:
         """The zone of the request's client; None where it names none."""
@@ -119,7 +122,24 @@ class Services:
 
     def brokers(self, listener: str) -> list[BrokerView]:
         """The agents that clients of a listener can reach. All agents of `assignments` are among them."""
-        return brokers(self.state, listener, self.ledger.agent)
+        return brokers(self.cut_off.sessions, listener, self.ledger.agent)
+
+    def group_coordinator(self, group_id: str) -> SessionId | None:
+        """The session of the agent that clients ask about a group; None while no agent lives.
+
+        It is the group's coordinator. An agent that is cut off names the one that coordinates the group once its own
+        session has ended.
+        """
+        if self.cut_off.is_cut_off:
+            return owner_of(group_key(group_id), self.cut_off.sessions)
+        return self.group_ledger.coordinator(group_id)
+
+    async def redirects(self, seconds_max: float) -> bool:
+        """Whether to send the client of this request to another agent: this one drains, or is cut off.
+
+        At a cut-off agent the request waits for the ledger first, at most `seconds_max`.
+        """
+        return await self.draining.redirects() or await self.cut_off.redirects(seconds_max)
 
     @property
     def state(self) -> ClusterState:

@@ -19,7 +19,7 @@ from coordinator.commands.transaction import (
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_WAIT_SECONDS_MAX
+from protocol.limits import CUT_OFF_HOLD_SECONDS, LEDGER_WAIT_SECONDS_MAX
 from protocol.types import NO_PRODUCER_ID, ProducerId
 from txn.producer_state import is_stale
 
@@ -28,14 +28,14 @@ log = logging.getLogger(__name__)
 NOT_KNOWN = TransactionDecided(error_code=ErrorCode.coordinator_not_available)
 """The ledger has not answered in time, or never will: the command may be applied."""
 REDIRECTION = TransactionDecided(error_code=ErrorCode.not_coordinator)
-"""This agent is stopping: the client asks another one."""
+"""This agent is stopping, or cut off from the ledger: the client asks another one."""
 
 
 async def decided(
     services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
 ) -> TransactionDecided:
     """The outcome of the command once it is applied. Raises `NoAnswerOwed` where the request is stale (S7)."""
-    if await services.draining.redirects():
+    if await services.redirects(CUT_OFF_HOLD_SECONDS):
         return REDIRECTION
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):

@@ -15,6 +15,7 @@ from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs, RelayedEpochs
+from agent.request.cut_off import CutOff
 from agent.request.draining import Draining
 from agent.request.services import Services
 from agent.security.audit.audit_log import AuditLog
@@ -80,6 +81,7 @@ def wire_services(
         credential_seal=credential_seal,
         delegation_tokens=DelegationTokens(context.ledger, settings=token_settings, checked_time=context.proposed_time),
         draining=draining,
+        cut_off=CutOff(ledger=context.ledger, clock=context.clock),
         tasks=tasks,
         relayed_epochs=RelayedEpochs() if is_relaying else None,
     )

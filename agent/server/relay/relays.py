@@ -83,7 +83,7 @@ class Relays:
         group_id = group_id_of(frame)
         if group_id is None:
             return None
-        return self._target(services, request, services.group_ledger.coordinator(group_id))
+        return self._target(services, request, services.group_coordinator(group_id))
 
     def _target(self, services: Services, request: Request, session: SessionId | None) -> RelayTarget | None:
         if session is None or session == services.ledger.session:

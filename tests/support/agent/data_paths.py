@@ -28,6 +28,7 @@ from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import Acknowledgement, ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
+from agent.request.cut_off import CutOff
 from agent.request.services import Services
 from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
@@ -266,6 +267,7 @@ def services_of(
         ids=SystemIds(),
         checked_time=parts.proposed_time,
         is_clock_ahead=lambda: False,
+        cut_off=CutOff(ledger=parts.ledger, clock=clock),
         delegation_tokens=DelegationTokens(
             parts.ledger, settings=token_settings or TokenSettings(), checked_time=parts.proposed_time
         ),

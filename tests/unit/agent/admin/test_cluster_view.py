@@ -18,7 +18,7 @@ def two_agents() -> Cluster:
 
 
 def node_ids(state: ClusterState) -> list[int]:
-    return [broker.node_id for broker in brokers(state, "PLAINTEXT", start("asked", node=5))]
+    return [broker.node_id for broker in brokers(state.sessions, "PLAINTEXT", start("asked", node=5))]
 
 
 class TestBrokers:
@@ -50,20 +50,20 @@ class TestBrokers:
         state.sessions[SessionId(1)] = SessionState(
             name="a", node_id=1, endpoints=endpoints, zone="z", rules_version=1, entry_next=1
         )
-        assert brokers(state, "OUT", start()) == [BrokerView(node_id=1, host="o", port=2, zone="z")]
-        assert brokers(state, "OTHER", start()) == [BrokerView(node_id=1, host="h", port=1, zone="z")]
+        assert brokers(state.sessions, "OUT", start()) == [BrokerView(node_id=1, host="o", port=2, zone="z")]
+        assert brokers(state.sessions, "OTHER", start()) == [BrokerView(node_id=1, host="h", port=1, zone="z")]
 
 
 class TestPlacements:
     def test_a_placement_is_kept_until_sessions_change(self) -> None:
         cluster, placements = two_agents(), Placements()
-        first = placements.of(cluster.state)
-        assert placements.of(cluster.state) is first
+        first = placements.of(cluster.state.sessions)
+        assert placements.of(cluster.state.sessions) is first
         cluster.do(StartDrain(session=SessionId(1)))
-        second = placements.of(cluster.state)
+        second = placements.of(cluster.state.sessions)
         assert second is not first
         cluster.do(EndSession(session=SessionId(2)))
-        assert placements.of(cluster.state) is not second
+        assert placements.of(cluster.state.sessions) is not second
 
 
 class TestZones:
