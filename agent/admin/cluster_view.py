@@ -48,10 +48,8 @@ class Placements:
         return self._placement
 
 
-def brokers(
-    sessions: Mapping[SessionId, SessionState], listener: str, answering: StartSession
-) -> list[BrokerView]:
-    """Every agent of these sessions that does not drain, with the address of its listener of that name (or its first), by node id.
+def brokers(sessions: Mapping[SessionId, SessionState], listener: str, answering: StartSession) -> list[BrokerView]:
+    """Every agent of the sessions that does not drain, with its address on the listener (or its first), by node id.
 
     Without any it is the agent that answers: clients need a broker to retry at.
     """

@@ -93,7 +93,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             fetch_wait=request.fetch_wait,
             capacity_bytes=request.answer_capacity_bytes,
         )
-    await _hold_where_cut_off(services, reads, max_wait_ms)
+    await _hold_where_cut_off(services, request, reads, max_wait_ms)
     request.rights.refresh()  # the fetch may have waited for minutes
     denied |= await _denied(services, request, allowed, is_replica=is_replica)
     if denied:
@@ -101,15 +101,18 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     return await _reported(services, request, context, reads, isolation, rack)
 
 
-async def _hold_where_cut_off(services: Services, reads: Sequence[PartitionRead], max_wait_ms: int) -> None:
+async def _hold_where_cut_off(
+    services: Services, request: Request, reads: Sequence[PartitionRead], max_wait_ms: int
+) -> None:
     """Holds an answer that has errors of a cut-off agent alone, for as long as the fetch may wait.
 
     At the end of its view such an agent does not say that there are no more records (S4). Without the wait consumers
-    would ask as fast as they can while the whole ledger is away.
+    would ask as fast as they can while the whole ledger is away. Raises `LedgerUnavailable` as
+    `Services.redirects_where_cut_off` does.
     """
     is_empty = not any(read.record_bytes for read in reads)
     if is_empty and any(read.error_code is ErrorCode.not_leader_or_follower for read in reads):
-        await services.cut_off.redirects(min(max_wait_ms / 1000, CUT_OFF_HOLD_SECONDS))
+        await services.redirects_where_cut_off(request, min(max_wait_ms / 1000, CUT_OFF_HOLD_SECONDS))
 
 
 def _limits(request: Request, body: FetchRequest) -> tuple[int, int, int]:

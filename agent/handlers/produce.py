@@ -101,15 +101,13 @@ async def handle(services: Services, request: Request) -> Answer:
             await pacer.step()
         await pacer.step()
     # Checks and the wait for memory take time. Once a drain has begun meanwhile, other agents may lead (S8).
-    if await _redirects(services, body, hold_end_s):
+    if await _redirects(services, request, body, hold_end_s):
         for group in accepted:
             cast("PartitionAnswer", group.ticket).settle(REDIRECTION)
         accepted = []
     _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
-        _end_where_due(services, pending, has_room=has_room)
-        if await services.cut_off.redirects(hold_end_s - services.clock.monotonic_s()):
-            raise NoAnswerOwed("this agent is cut off from the ledger, and the client waits for no error")
+        await _end_where_due(services, pending, hold_end_s, has_room=has_room)
         return None
     pending.begin()
     # A large request is answered before the next one of its connection: no other shares its flush anyway.
@@ -119,20 +117,20 @@ async def handle(services: Services, request: Request) -> Answer:
     return await run_in_thread(pending.response)
 
 
-async def _redirects(services: Services, body: ProduceRequest, hold_end_s: float) -> bool:
+async def _redirects(services: Services, request: Request, body: ProduceRequest, hold_end_s: float) -> bool:
     """Whether to send the client to another agent, before anything of its request is taken in.
 
     What was taken in is never answered so: it may still be committed, and NOT_LEADER_OR_FOLLOWER says that it is not.
     A client that gets no responses (acks=0) is not redirected.
     """
-    return body.acks != ACKS_NONE and await services.redirects(hold_end_s - services.clock.monotonic_s())
+    return body.acks != ACKS_NONE and await services.redirects(request, hold_end_s - services.clock.monotonic_s())
 
 
 async def _rejection_of_all(
     services: Services, request: Request, body: ProduceRequest, hold_end_s: float
 ) -> Acknowledgement | None:
     """The result of every partition where none is looked at."""
-    if await _redirects(services, body, hold_end_s):
+    if await _redirects(services, request, body, hold_end_s):
         return REDIRECTION
     if not _has_transactional_batches(body):
         return None
@@ -142,8 +140,11 @@ async def _rejection_of_all(
     return None
 
 
-def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: bool) -> None:
-    """Raises `NoAnswerOwed` where a client that gets no responses (acks=0) has to refresh its metadata."""
+async def _end_where_due(services: Services, pending: "PendingProduce", hold_end_s: float, *, has_room: bool) -> None:
+    """Raises `NoAnswerOwed` where a client that gets no responses (acks=0) has to refresh its metadata.
+
+    Raises `LedgerUnavailable` where it has to because this agent is cut off: its records may be lost.
+    """
     pending.count_rejected(is_waiting_late=not has_room)
     if not has_room:
         raise NoAnswerOwed("the intake is full, and the client waits for no error")
@@ -151,6 +152,8 @@ def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: b
         raise NoAnswerOwed(f"{pending.rejected.name} for records with acks=0")
     if services.draining.is_redirecting:
         raise NoAnswerOwed("this agent is stopping, and the client waits for no error")
+    if await services.cut_off.redirects(hold_end_s - services.clock.monotonic_s()):
+        raise LedgerUnavailable("the session is not confirmed, and the client waits for no error")
 
 
 def _rejected(services: Services, request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:

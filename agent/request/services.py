@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone
+from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone, shares_address
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin
 from agent.admin.topics import TopicAdmin
@@ -39,7 +39,8 @@ from agent.security.tokens.delegation_tokens import DelegationTokens
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.commands.group_values import group_key
-from coordinator.state.rendezvous import Assignment, Placement, owner_of
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.rendezvous import Assignment, Placement, owner_of, staying
 from coordinator.state.state import ClusterState, TopicState
 from protocol.api_versions import range_of
 from protocol.auth.principals import ANONYMOUS, Principal
@@ -134,12 +135,26 @@ class Services:
             return owner_of(group_key(group_id), self.cut_off.sessions)
         return self.group_ledger.coordinator(group_id)
 
-    async def redirects(self, seconds_max: float) -> bool:
-        """Whether to send the client of this request to another agent: this one drains, or is cut off.
+    async def redirects(self, request: "Request", seconds_max: float) -> bool:
+        """Whether to send the client of a request to another agent: this one drains, or is cut off.
 
-        At a cut-off agent the request waits for the ledger first, at most `seconds_max`.
+        The wait and the exception are those of `redirects_where_cut_off`.
         """
-        return await self.draining.redirects() or await self.cut_off.redirects(seconds_max)
+        return await self.draining.redirects() or await self.redirects_where_cut_off(request, seconds_max)
+
+    async def redirects_where_cut_off(self, request: "Request", seconds_max: float) -> bool:
+        """Whether to send the client on because this agent is cut off, after at most `seconds_max` for the ledger.
+
+        Raises `LedgerUnavailable` where the other agents have the same address: by this connection the client would
+        stay here, and by a new one it may reach one of them.
+        """
+        if not await self.cut_off.redirects(seconds_max):
+            return False
+        others = staying(self.cut_off.sessions).values()
+        own = self.ledger.agent.endpoints
+        if any(shares_address(own, other.endpoints, request.listener) for other in others):
+            raise LedgerUnavailable("the session is not confirmed, and other agents have this one's address")
+        return True
 
     @property
     def state(self) -> ClusterState:

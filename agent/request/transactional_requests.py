@@ -34,8 +34,11 @@ REDIRECTION = TransactionDecided(error_code=ErrorCode.not_coordinator)
 async def decided(
     services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
 ) -> TransactionDecided:
-    """The outcome of the command once it is applied. Raises `NoAnswerOwed` where the request is stale (S7)."""
-    if await services.redirects(CUT_OFF_HOLD_SECONDS):
+    """The outcome of the command once it is applied.
+
+    Raises `NoAnswerOwed` where the request is stale (S7), and `LedgerUnavailable` as `Services.redirects` does.
+    """
+    if await services.redirects(request, CUT_OFF_HOLD_SECONDS):
         return REDIRECTION
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):

@@ -11,9 +11,10 @@ from kio.schema.fetch.v11.response import PartitionData as FetchedPartition
 from kio.schema.produce.v3.response import PartitionProduceResponse, ProduceResponse
 
 from agent.handlers import produce
-from agent.request.services import NoAnswerOwed, Request, Services
+from agent.request.services import Request, Services
 from coordinator.commands.commands import ReportTime
 from coordinator.ledger.memory import MemoryLedger
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import CUT_OFF_HOLD_SECONDS, LEDGER_SESSION_SECONDS
 from protocol.records.compression import Compression
@@ -56,6 +57,12 @@ class Pair:
     async def heal(self) -> None:
         await self.paths.parts.ledger.propose(ReportTime())
         self.paths.confirmed_s = None
+
+    def share_address(self) -> None:
+        """Both agents have the address of this one."""
+        endpoints = self.paths.parts.ledger.agent.endpoints
+        for session in self.services.state.sessions.values():
+            session.endpoints = endpoints
 
     @property
     def log_end(self) -> int:
@@ -130,7 +137,7 @@ class TestProduce:
         async with pair() as agents:
             agents.stall()
             agents.cut()
-            with pytest.raises(NoAnswerOwed):
+            with pytest.raises(LedgerUnavailable):
                 await produce.handle(agents.services, produce_request(acks=0))
             assert agents.paths.produce_path.bytes_held == len(BATCH)
             assert agents.clock.waits == [CUT_OFF_HOLD_SECONDS]
@@ -163,6 +170,32 @@ class TestFetch:
             alone.cut()
             assert (await fetched(alone.services, 0, max_wait_ms=500)).error_code is NOT_LEADER
             assert alone.clock.waits == []
+
+
+class TestOneAddress:
+    """Clients cannot choose the agent: they come back by a new connection, which may lead to another one."""
+
+    async def test_producers_and_consumers_at_the_end_have_to_connect_again(self) -> None:
+        async with pair() as agents:
+            await agents.paths.produce(BATCH)
+            agents.share_address()
+            agents.cut()
+            with pytest.raises(LedgerUnavailable):
+                await produced(agents.services)
+            with pytest.raises(LedgerUnavailable):
+                await fetched(agents.services, 1)
+            assert (await fetched(agents.services, 0)).error_code is ErrorCode.none
+            assert agents.paths.produce_path.bytes_held == 0
+
+    async def test_requests_of_groups_are_relayed_to_the_next_coordinator(self) -> None:
+        async with pair() as agents:
+            (key,) = [key for key in map(str, range(50)) if is_own(agents.services, key)][:1]
+            agents.cut()
+            assert agents.services.group_coordinator(key) in agents.services.cut_off.sessions
+
+
+def is_own(services: Services, group_id: str) -> bool:
+    return services.group_ledger.coordinator(group_id) == services.ledger.session
 
 
 class TestWhoIsNamed:
@@ -207,9 +240,7 @@ class TestWhoIsNamed:
     async def test_a_request_of_a_transaction_goes_to_another_coordinator(self) -> None:
         async with pair() as agents:
             agents.cut()
-            answer = await ask(
-                agents.services, INIT_PRODUCER_ID, 1, transactional_id="x", transaction_timeout=TIMEOUT
-            )
+            answer = await ask(agents.services, INIT_PRODUCER_ID, 1, transactional_id="x", transaction_timeout=TIMEOUT)
             assert answer.error_code is ErrorCode.not_coordinator
             assert agents.clock.waits == [CUT_OFF_HOLD_SECONDS]
             assert "x" not in agents.services.state.transactional_ids

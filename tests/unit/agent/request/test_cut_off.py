@@ -98,4 +98,4 @@ async def test_nothing_is_polled_once_no_request_waits() -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.sleep(2 * CUT_OFF_POLL_SECONDS)
-        assert cut_off._timer is None  # noqa: SLF001  # a timer is seen nowhere else
+        assert cut_off._timer is None  # a timer is seen nowhere else
