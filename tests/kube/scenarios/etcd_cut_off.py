@@ -33,6 +33,8 @@ def test_one_agent_cut_off_from_etcd(kafka: Release, start_load: StartLoad, note
             note(f"an agent without etcd has left the cluster after {seconds:.0f} s")
             threading.Event().wait(CUT_S)
             assert all(agent.is_ready for agent in kafka.agents()), "an outage takes no agent from its Service"
+            # Its clients have gone to the others, those whose records it had taken in after their requests' time-out.
+            load.wait_for_records()
         wait_until(lambda: victim.name in members(), "the agent's next session")
         load.wait_for_records()
 
