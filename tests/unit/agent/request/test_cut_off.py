@@ -97,5 +97,5 @@ async def test_nothing_is_polled_once_no_request_waits() -> None:
         waiting = asyncio.ensure_future(cut_off.redirects(60.0))
         await asyncio.sleep(0)
         waiting.cancel()
-        await asyncio.sleep(2 * CUT_OFF_POLL_SECONDS)
+        await asyncio.wait([asyncio.get_running_loop().create_future()], timeout=2 * CUT_OFF_POLL_SECONDS)
         assert cut_off._timer is None  # a timer is seen nowhere else
