@@ -26,10 +26,14 @@ class RulesHold:
         self._proposed_time = proposed_time
 
     async def carry_out(self) -> None:
-        """Return once the state says what the option says. A hold that is there keeps its time.
+        """Return once the state says what the option says. A hold that is there keeps its time, and an older agent does
+        not end one.
 
         An agent calls this before it may raise the rules. Raises `RuntimeError` where the config cannot be stored.
         """
+        if self._is_held is False and self._is_older:
+            log.info("newer agents are there: what they hold is left as it is")
+            return
         while self._is_held is not None and self._is_held != (self._ledger.state.rules_hold_since_ms is not None):
             try:
                 outcome = await self._ledger.propose(self._alteration(is_held=self._is_held))
@@ -43,6 +47,14 @@ class RulesHold:
                 else "the hold of the rules version has ended",
                 extra={"rules": self._ledger.state.rules_version},
             )
+
+    @property
+    def _is_older(self) -> bool:
+        """Whether another agent knows newer rules. A hold is then that agent's: an upgrade is under way, and a restart
+        of an older agent, with the option of before, must not take the way back.
+        """
+        own = self._ledger.agent.rules_version
+        return any(session.rules_version > own for session in self._ledger.state.sessions.values())
 
     def _alteration(self, *, is_held: bool) -> AlterConfigs:
         # Without a believed clock the ledger's last time is the best that is known.

@@ -70,6 +70,21 @@ async def test_s3_newer_rules_that_all_know_wait_for_the_end_of_a_hold() -> None
         assert newer.ledger.state.rules_version == RULES_NEWEST
 
 
+async def test_s3_an_older_agent_that_starts_again_does_not_end_the_hold_of_newer_ones() -> None:
+    """In an upgrade with --hold-rules the older agents may still have --no-hold-rules of the upgrade before."""
+    core = MemoryLedgerCore()
+    async with running_parts(MemoryLedger(core), start("a", node=1, rules=RULES_FIRST)) as older:
+        async with running_parts(MemoryLedger(core), start("b", node=2, rules=RULES_NEWEST)) as newer:
+            await hold(newer, is_held=True).carry_out()
+            await older.ledger.barrier()
+            await hold(older, is_held=False).carry_out()
+            assert older.ledger.state.rules_hold_since_ms == BEGAN_MS
+            await newer.ledger.close()
+        await older.ledger.barrier()
+        await hold(older, is_held=False).carry_out()
+        assert older.ledger.state.rules_hold_since_ms is None
+
+
 @pytest.mark.parametrize("is_held_before", [False, True])
 @pytest.mark.parametrize("is_holding", [False, True])
 async def test_s3_the_first_agent_of_a_cluster_that_was_there_before_keeps_a_hold(
