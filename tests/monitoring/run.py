@@ -28,7 +28,7 @@ RATE_INTERVAL_S: Final = 4 * INTERVAL_S
 FACTOR: Final = 10
 CALM_S: Final = 75
 LOOK_S: Final = 1.0
-HELD_BYTES_PER_SECOND: Final = 1_000_000
+HELD_BYTES_PER_SECOND: Final = 250_000
 """Less than the client's mistakes."""
 ALERT_SECONDS_MAX: Final = 400.0
 END_SECONDS_MAX: Final = 240.0
