@@ -28,7 +28,7 @@ VALUES = Path(__file__).with_name("values.yaml")
 KEYS = "bucket-keys"
 """The Secret with the bucket's keys, in each namespace of `Lab.create_namespace`."""
 STORAGE_CLASS = "lab"
-VOLUMES = 9
+VOLUMES = 24
 FIRST_NODE_NUMBER = 11
 AGENT_UID = 10001
 READY_SECONDS_MAX = 120.0
