@@ -70,7 +70,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         return write_fetch_response(
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=context.error_code)
         )
-    if await services.draining.redirects():
+    if await services.redirects_where_draining(request):
         rejected = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in context.partitions]
         return await inline_or_in_thread(
             len(rejected), _answer, request.frame, rejected, isolation, _session_id(context)

@@ -4,7 +4,9 @@ An agent that was asked to drain goes on as a spare: it serves again while no ot
 
 Accepted records are committed before any client reads of other leaders, and responses of a connection keep their order.
 So no request to the next agent overtakes one to this agent (safety rule S8). A redirected client gets
-NOT_LEADER_OR_FOLLOWER, as in Kafka's controlled shutdown: it refreshes its metadata and repeats the request.
+NOT_LEADER_OR_FOLLOWER, as in Kafka's controlled shutdown: it refreshes its metadata and repeats the request. Behind one
+address for all agents no metadata leads it away. There it loses its connection instead (`Services.redirects`), and the
+next one leads to an agent that the load balancer still knows.
 """
 
 import asyncio

@@ -40,7 +40,7 @@ from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.commands.group_values import group_key
 from coordinator.ledger.port import LedgerUnavailable
-from coordinator.state.rendezvous import Assignment, Placement, owner_of, staying
+from coordinator.state.rendezvous import Assignment, Placement, owner_of
 from coordinator.state.state import ClusterState, TopicState
 from protocol.api_versions import range_of
 from protocol.auth.principals import ANONYMOUS, Principal
@@ -138,9 +138,21 @@ class Services:
     async def redirects(self, request: "Request", seconds_max: float) -> bool:
         """Whether to send the client of a request to another agent: this one drains, or is cut off.
 
-        The wait and the exception are those of `redirects_where_cut_off`.
+        The waits and the exceptions are those of the two methods below.
         """
-        return await self.draining.redirects() or await self.redirects_where_cut_off(request, seconds_max)
+        is_draining = await self.redirects_where_draining(request)
+        return is_draining or await self.redirects_where_cut_off(request, seconds_max)
+
+    async def redirects_where_draining(self, request: "Request") -> bool:
+        """Whether to send the client on because this agent drains. Waits as `Draining.redirects` does.
+
+        Raises `NoAnswerOwed` where others have the same address: by this connection the client would come back here.
+        """
+        if not await self.draining.redirects():
+            return False
+        if self._is_address_shared(request.listener):
+            raise NoAnswerOwed("this agent is stopping, and other agents have its address: its client connects again")
+        return True
 
     async def redirects_where_cut_off(self, request: "Request", seconds_max: float) -> bool:
         """Whether to send the client on because this agent is cut off, after at most `seconds_max` for the ledger.
@@ -150,11 +162,19 @@ class Services:
         """
         if not await self.cut_off.redirects(seconds_max):
             return False
-        others = staying(self.cut_off.sessions).values()
-        own = self.ledger.agent.endpoints
-        if any(shares_address(own, other.endpoints, request.listener) for other in others):
+        if self._is_address_shared(request.listener):
             raise LedgerUnavailable("the session is not confirmed, and other agents have this one's address")
         return True
+
+    def _is_address_shared(self, listener: str) -> bool:
+        """Whether clients of a listener may reach another agent, which does not drain, by this one's address."""
+        own = self.ledger.agent
+        return any(
+            session.name != own.name
+            and not session.is_draining
+            and shares_address(own.endpoints, session.endpoints, listener)
+            for session in self.state.sessions.values()
+        )
 
     @property
     def state(self) -> ClusterState:
@@ -162,7 +182,7 @@ class Services:
 
 
 class NoAnswerOwed(Exception):
-    """A request failed that gets no response. Only a closed connection makes its client refresh its metadata."""
+    """A request gets no response. Only a closed connection leads its client on: to new metadata or another agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

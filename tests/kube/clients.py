@@ -160,7 +160,9 @@ class GroupMember:
             while not self._leaving.is_set():
                 for message in consumer.consume(500, timeout=0.2):
                     self._take(message)
-            consumer.commit(asynchronous=False)
+            for committed in consumer.commit(asynchronous=False) or ():
+                if committed.error is not None:
+                    self.errors.append(f"member: its last commit of partition {committed.partition}: {committed.error}")
         except KafkaException as error:
             self._note(error.args[0])
         except Exception as error:  # whatever ends the thread is a problem of the scenario

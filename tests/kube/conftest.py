@@ -1,5 +1,6 @@
 """The lab that all scenarios share, Penstock in it, and the table of the longest pauses at the end."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -31,6 +32,8 @@ class StartLoad(Protocol):
 
 
 _PAUSES = pytest.StashKey[Pauses]()
+_NUMBERS = pytest.StashKey[Iterator[int]]()
+"""One for the topics of each load, also after one that failed."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -42,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_PAUSES] = Pauses()
+    config.stash[_NUMBERS] = itertools.count()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -99,11 +103,12 @@ def start_load(request: pytest.FixtureRequest, *, is_idle: bool) -> StartLoad:
     """
     pauses = request.config.stash[_PAUSES]
     scenario = Path(request.path).stem.replace("_", "-")
+    numbers = request.config.stash[_NUMBERS]
 
     @contextmanager
     def start(release: Release, limit_s: float | None = None, restarts: int = 0) -> Iterator[Load]:
         began_s, before = time.monotonic(), release.restarts()
-        with load(release.bootstrap, f"{scenario}-{len(pauses.rows)}", release.client_settings) as running:
+        with load(release.bootstrap, f"{scenario}-{next(numbers)}", release.client_settings) as running:
             yield running
         row = Pause(
             scenario=request.node.name.removeprefix("test_").replace("_", " ")[:40],

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from agent.handlers import fetch, produce
 from agent.request.services import NoAnswerOwed, Request, Services
-from coordinator.commands.commands import StartDrain, StartSession
+from coordinator.commands.commands import Endpoint, StartDrain, StartSession
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
@@ -37,7 +37,8 @@ NODE, NEAR, FAR = 1, 7, 8
 
 
 def agent(name: str, node: int, zone: str) -> StartSession:
-    return structs.replace(start(name, node=node, rules=RULES_NEWEST), zone=zone)
+    endpoints = (Endpoint(listener="PLAINTEXT", host=f"host-of-{name}", port=9092),)
+    return structs.replace(start(name, node=node, rules=RULES_NEWEST), zone=zone, endpoints=endpoints)
 
 
 class Trio:
