@@ -53,7 +53,7 @@ async def fetched(services: Services) -> ErrorCode:
 
 async def initialised(services: Services) -> ErrorCode:
     answer = await ask(services, INIT_PRODUCER_ID, 1, transactional_id="x", transaction_timeout=TIMEOUT)
-    return answer.error_code
+    return ErrorCode(answer.error_code)
 
 
 async def test_clients_of_an_address_of_its_own_are_told_to_look_for_another_leader() -> None:
