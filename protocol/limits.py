@@ -276,6 +276,9 @@ RELAYS_PER_CONNECTION_MAX = 8
 """Relays of one client connection; beyond it the one that was used the longest time ago is closed, if it is idle."""
 RELAY_CONNECT_SECONDS_MAX = 3.0
 """In how long a relay connection is open and accepted; beyond it the coordinator counts as unreachable."""
+RELAY_UNACKNOWLEDGED_SECONDS_MAX = 5.0
+"""In how long the coordinator's machine has received what was sent; beyond it the relay connection is lost (safety rule
+S23). Its requests are answered by the agent that relays them."""
 RELAY_RETRY_SECONDS = 1.0
 """How long a coordinator counts as unreachable before the next try: meanwhile requests are answered at once."""
 RELAY_CHECK_INTERVAL_S = 1.0

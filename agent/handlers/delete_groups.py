@@ -16,7 +16,7 @@ from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
-from agent.request.offset_commits import as_client_error
+from agent.request.offset_commits import as_client_error, is_overdue
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from agent.security.required_rights import DELETE_GROUP
@@ -41,7 +41,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         for first in range(0, len(present), GROUPS_PER_TURN):
             share = present[first : first + GROUPS_PER_TURN]
             async with asyncio.TaskGroup() as tasks:
-                deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in share]
+                deletions = [tasks.create_task(_delete(services, request, group_id, end_s)) for group_id in share]
             error_codes |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
     error_codes |= dict.fromkeys(denied, ErrorCode.group_authorization_failed)
     results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in error_codes.items()]
@@ -56,7 +56,7 @@ def _look_up(services: Services, group_id: str) -> ErrorCode:
         return error.error_code
 
 
-async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
+async def _delete(services: Services, request: Request, group_id: str, end_s: float) -> ErrorCode:
     """Deletes one group and returns its error. Groups of one turn of the loop share an entry for their claims."""
     ledger = services.group_ledger
     try:
@@ -65,6 +65,8 @@ async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
             return ErrorCode.non_empty_group
         if not ledger.owns(group_id):
             return ErrorCode.not_coordinator
+        if is_overdue(services, request):  # clients may have committed again since (safety rule S23)
+            return ErrorCode.coordinator_not_available
         outcome = await before(end_s, services.clock, ledger.delete_group(group_id))
     except NotCoordinator as error:
         return error.error_code

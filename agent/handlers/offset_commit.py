@@ -5,7 +5,8 @@
   generation or member epoch, and the group's coordinator judges it. A client that is no member may commit for a group
   without members (generation -1). The response comes once the entry is applied, under the coordinator's claim (safety
   rule S13). After offsets.commit.timeout.ms it is COORDINATOR_NOT_AVAILABLE; the offsets may still be committed. The
-  coordinator judges ahead of the ledger, so an error waits likewise.
+  coordinator judges ahead of the ledger, so an error waits likewise. A commit that waited for as long before it could
+  be judged is COORDINATOR_NOT_AVAILABLE, too, and is surely not made (safety rule S23).
 - Source: org.apache.kafka.server.KafkaApis.handleOffsetCommitRequest,
   org.apache.kafka.coordinator.group.OffsetMetadataManager.commitOffset (Kafka 4.3).
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 from agent.groups.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
 from agent.request.messages import Values
-from agent.request.offset_commits import commit_error, commit_offsets, rejection
+from agent.request.offset_commits import commit_error, commit_offsets, is_overdue, rejection
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics, name_of
@@ -131,6 +132,8 @@ async def _commit(services: Services, request: Request, body: Any, wanted: Seque
 
 
 def _judge(services: Services, request: Request, body: Any, rows: Sequence[OffsetRow]) -> ErrorCode:
+    if is_overdue(services, request):
+        return ErrorCode.coordinator_not_available
     version = request.frame.api_version
     return commit_error(
         services,

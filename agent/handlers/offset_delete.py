@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import Values
-from agent.request.offset_commits import as_client_error
+from agent.request.offset_commits import as_client_error, is_overdue
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from agent.security.required_rights import DELETE_GROUP, READ_TOPIC
@@ -53,7 +53,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     if isinstance(group, ErrorCode):
         return {"error_code": group, "topics": []}
     topics, dropped = await _judge(services, body, group, denied)
-    error_code = await _drop(services, body.group_id, dropped)
+    error_code = await _drop(services, request, body.group_id, dropped)
     if error_code is not ErrorCode.none:
         topics = []
     return {"error_code": error_code, "topics": topics}
@@ -148,7 +148,7 @@ async def _judge(
     return topics, dropped
 
 
-async def _drop(services: Services, group_id: str, dropped: Sequence[_Dropped]) -> ErrorCode:
+async def _drop(services: Services, request: Request, group_id: str, dropped: Sequence[_Dropped]) -> ErrorCode:
     """NONE once the offsets are deleted, without the topics to which members have subscribed meanwhile."""
     end_s = deadline_s(services.clock)
     for first in range(0, len(dropped), OFFSETS_PER_COMMIT_ENTRY_MAX):
@@ -157,6 +157,8 @@ async def _drop(services: Services, group_id: str, dropped: Sequence[_Dropped]) 
         group = await _settled(services, group_id)
         if isinstance(group, ErrorCode):
             return group
+        if is_overdue(services, request):  # members may have committed again since (safety rule S23)
+            return ErrorCode.coordinator_not_available
         # The offsets are judged and proposed in one turn of the loop, so that no member joins in between.
         share = _still_free(_subscribed(services, group), dropped[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX])
         error_code = await _forget(services, group_id, share, end_s) if share else ErrorCode.none

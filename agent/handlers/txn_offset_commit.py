@@ -6,7 +6,8 @@
 - Behaviour: the group's coordinator judges the member as for OffsetCommit. It accepts members of classic and of
   consumer groups, and a client that names no member, whether the group has members or not. A partition is called
   unknown only after a barrier (safety rule S4). The response comes once the entry is applied, under the coordinator's
-  claim (safety rule S13), or is COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms. One request is one entry, so
+  claim (safety rule S13), or is COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms. So is a commit that waited
+  for as long before it could be judged, and it is surely not made (safety rule S23). One request is one entry, so
   that all its offsets are kept or none. A request that does not fit is INVALID_COMMIT_OFFSET_SIZE, as one that does not
   fit into a batch is in Kafka.
 - Differs from Kafka: where both the group and the transaction reject it, the error is the group's.
@@ -19,7 +20,7 @@ from typing import Any
 
 from agent.groups.group_ledger import CommittingProducer, NotCoordinator, OffsetRow
 from agent.request.messages import Values
-from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, rejection
+from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, is_overdue, rejection
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import offset_commit_epoch_of, stale
@@ -120,6 +121,8 @@ async def _producer(services: Services, request: Request, body: Any) -> Committi
 
 
 def _judge(services: Services, request: Request, body: Any, rows: Sequence[OffsetRow]) -> ErrorCode:
+    if is_overdue(services, request):
+        return ErrorCode.coordinator_not_available
     version = request.frame.api_version
     names_member = version >= FIRST_WITH_MEMBERS
     return commit_error(

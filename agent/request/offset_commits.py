@@ -4,6 +4,9 @@ They are judged and proposed in the same turn of the loop. Where the judgement i
 safety rule S13 rejects it. The coordinator judges ahead of the ledger. So an error is returned once all changes that it
 may follow from are applied, and behind a barrier (safety rule S4): it is fatal to a member. Many rows take several
 entries, and other tasks run in between.
+
+A request that changes offsets and waited too long changes nothing (`is_overdue`). Its client has given it up by then,
+and may have committed more on another connection, which an older commit would take back.
 """
 
 import asyncio
@@ -13,7 +16,7 @@ from typing import NamedTuple
 
 from agent.groups.group_ledger import OffsetRow
 from agent.groups.membership_errors import is_fatal_to_member
-from agent.request.services import Services
+from agent.request.services import Request, Services
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.configs.broker_configs import broker_value
 from protocol.errors import ErrorCode
@@ -71,6 +74,17 @@ def commit_error(
         api_version=api_version,
         is_transactional=is_transactional,
     )
+
+
+def is_overdue(services: Services, request: Request) -> bool:
+    """Whether a request has waited on this agent for longer than offsets.commit.timeout.ms.
+
+    It stood behind others of its connection, or waited for the ledger. Clients wait longer for an answer, and a client
+    that left the connection need not be known to have left. In Kafka no broker comes between a client and its
+    coordinator, so what a client sends later comes later.
+    """
+    arrived_s = request.arrived_s
+    return arrived_s is not None and services.clock.monotonic_s() - arrived_s > commit_timeout_s(services)
 
 
 async def commit_offsets(

@@ -206,8 +206,10 @@ class Request:
     """The name and version that the connection's client has given."""
     connection_epoch: RequestEpoch | None = None
     """The epoch of the connection (safety rule S7); None for a request without a connection."""
-    received_s: float = field(default=0.0)
-    """The injected monotonic clock's time when the frame was complete."""
+    arrived_s: float | None = None
+    """The injected monotonic clock's time when the frame was complete; None for a request without a connection."""
+    taken_up_s: float = field(default=0.0)
+    """The time when the requests before it on the connection were served."""
     usage: RequestUsage | None = None
     """The use that its client's quotas count; None where the client has none."""
     fetch_wait: FetchWait | None = field(default=None)

@@ -1,4 +1,4 @@
-"""The sockets of an agent's ports."""
+"""The sockets of an agent's ports, and the options of others."""
 
 import socket
 
@@ -24,3 +24,14 @@ def bound_socket(host: str, port: int) -> socket.socket:
         text = f"{error.strerror} (while attempting to bind on address {(host, port)!r})"
         raise OSError(error.errno, text) from error
     return bound
+
+
+def limit_unacknowledged(connection: socket.socket, seconds_max: float) -> None:
+    """Have the system close the connection once bytes that were sent are not acknowledged for so long.
+
+    Without the limit it sends them again for a quarter of an hour, and they may arrive that late. Only Linux has such a
+    limit for each connection; elsewhere nothing changes. Source: tcp(7), TCP_USER_TIMEOUT.
+    """
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        connection.setsockopt(socket.IPPROTO_TCP, option, int(seconds_max * 1000))

@@ -161,7 +161,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self.regulate_reading()
             return
         self.used_s = self._services.clock.monotonic_s()
-        self._held.add(frames)
+        self._held.add(frames, self.used_s)
         if self._fetch_wait is not None:
             self._mark_behind_fetch()
         if self._has_frames is not None and not self._has_frames.done():
@@ -362,7 +362,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
         A function of its own: the locals of `_serve` would keep the last request's memory while it waits.
         """
-        frame = self._held.frames.popleft()
+        frame, arrived_s = self._held.take_next()
         frame_bytes = len(frame.body)
         self._taken_up_count += 1
         self._is_taking_up = True
@@ -376,7 +376,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._held.counted_bytes:
                 self._mark_behind_fetch()
         try:
-            await self._take_up(frame)
+            await self._take_up(frame, arrived_s)
         finally:
             self._is_taking_up = False
             if self._fetch_wait is not None:
@@ -385,7 +385,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if frame_bytes:
                 self._held.count(-frame_bytes)
 
-    async def _take_up(self, frame: RequestFrame) -> None:
+    async def _take_up(self, frame: RequestFrame, arrived_s: float) -> None:
         services, usage = self._services, None
         if services.state.client_quotas:
             usage = usage_of(services.quotas, self._authenticator.principal.name, frame)
@@ -400,7 +400,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             is_by_token=self._authenticator.is_by_token,
             client=self._client,
             connection_epoch=self._connection_epoch,
-            received_s=services.clock.monotonic_s(),
+            arrived_s=arrived_s,
+            taken_up_s=services.clock.monotonic_s(),
             usage=usage,
             fetch_wait=self._fetch_wait,
             answer_capacity_bytes=self._table.answers.capacity_bytes,
@@ -442,7 +443,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         else:
             self._send(self._wire.respond(frame.number, answer))
         metrics = services.metrics.request(name_of(frame.api_key), frame.api_version)
-        metrics.answered(services.clock.monotonic_s() - request.received_s)
+        metrics.answered(services.clock.monotonic_s() - request.taken_up_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
         """Send in the loop's next turn: answers that become ready in the same turn leave in one system call."""

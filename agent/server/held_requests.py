@@ -19,7 +19,7 @@ from protocol.limits import (
 class HeldRequests:
     """The queue of one connection."""
 
-    __slots__ = ("_connection", "_memory", "_table", "claimed_bytes", "counted_bytes", "frames")
+    __slots__ = ("_arrived_s", "_connection", "_memory", "_table", "claimed_bytes", "counted_bytes", "frames")
 
     def __init__(self, connection: OpenConnection, table: ConnectionTable) -> None:
         self._connection = connection
@@ -27,6 +27,8 @@ class HeldRequests:
         self._memory = table.memory
         self.frames: deque[RequestFrame] = deque()
         """The requests that were not taken up yet."""
+        self._arrived_s: deque[float] = deque()
+        """When each of them was complete."""
         self.counted_bytes = 0
         """Bytes of this connection's requests that the memory of all connections counts."""
         self.claimed_bytes = 0
@@ -46,15 +48,20 @@ class HeldRequests:
             or self.counted_bytes >= REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
         )
 
-    def add(self, frames: Sequence[RequestFrame]) -> None:
+    def add(self, frames: Sequence[RequestFrame], now_s: float) -> None:
         """Queue whole requests that have arrived."""
         self.frames.extend(frames)
+        self._arrived_s.extend([now_s] * len(frames))
         more_bytes = len(frames[0].body) if len(frames) == 1 else sum(len(frame.body) for frame in frames)
         if self.claimed_bytes:
             more_bytes -= self.claimed_bytes  # counted since the claim
             self.claimed_bytes = 0
             del self._table.receiving[self._connection]
         self.count(more_bytes)
+
+    def take_next(self) -> tuple[RequestFrame, float]:
+        """The oldest request, which leaves the queue, and when it was complete. Its memory stays counted."""
+        return self.frames.popleft(), self._arrived_s.popleft()
 
     def claim(self, frame_bytes: int, *, is_next: bool) -> bool:
         """Claim the memory of a large request before its body is read; False: it waits.
@@ -86,6 +93,7 @@ class HeldRequests:
         """Forget the queued requests: nothing of them was accepted, and clients repeat them."""
         dropped_bytes = sum(len(frame.body) for frame in self.frames)
         self.frames.clear()
+        self._arrived_s.clear()
         self.count(-dropped_bytes)
 
     def give_up(self) -> None:

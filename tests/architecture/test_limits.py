@@ -8,6 +8,7 @@ from agent.produce.record_validator import (
     INLINE_PLAIN_RECORDS_MAX,
     INLINE_UNPACKED_BYTES_MAX,
 )
+from coordinator.configs.broker_configs import BROKER_CONFIGS
 from protocol import limits
 from tests.architecture.source import PACKAGES, ROOT, modules, place, tree
 
@@ -361,6 +362,14 @@ def test_introductions_share_the_memory_of_strangers() -> None:
 
 def test_a_relay_waits_for_longer_than_its_coordinator_waits_for_the_ledger() -> None:
     assert limits.RELAYED_ANSWER_SECONDS_MAX >= limits.LEDGER_WAIT_SECONDS_MAX + limits.BARRIER_SECONDS_MAX
+
+
+def test_a_commit_is_made_or_lost_before_kafkas_clients_give_it_up() -> None:
+    waits_s = int(str(BROKER_CONFIGS["offsets.commit.timeout.ms"].default)) / 1000
+    request_timeout_s = 30.0  # request.timeout.ms of Kafka's consumers
+    # It waits at the relaying agent, on the way, and at the coordinator.
+    assert waits_s + limits.RELAY_UNACKNOWLEDGED_SECONDS_MAX + waits_s < request_timeout_s
+    assert limits.RELAY_UNACKNOWLEDGED_SECONDS_MAX < limits.RELAYED_ANSWER_SECONDS_MAX
 
 
 def test_a_relayed_answer_fits_into_the_memory_of_unread_answers() -> None:

@@ -28,6 +28,12 @@ from tests.simulation.faults.hard_faults import HardFaults
 from tests.simulation.mutations import safety_rules as _entered  # noqa: F401
 from tests.simulation.mutations.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.plan import Plan
+from tests.simulation.relay_scenes import (
+    GROUPS,
+    a_commit_behind_a_request_that_no_coordinator_answers,
+    a_group_that_moves_while_another_agent_relays_for_it,
+    serving,
+)
 from tests.simulation.rights_scenes import (
     a_grant_that_another_agent_has_not_applied_yet,
     a_topic_that_a_client_may_not_describe,
@@ -45,8 +51,6 @@ from tests.simulation.transaction_scenes import (
 )
 from tests.simulation.world import STAMPED_TOPIC, TOPIC, Scene, Verdict, run
 
-GROUPS = [f"group-{number}" for number in range(12)]
-"""Some of them move when an agent comes."""
 FAR = 0
 """The number of the agent that is far from the ledger."""
 DELETIONS = 4
@@ -171,12 +175,6 @@ async def heartbeat(world: ClientWorld, agent: AgentInWorld, who: Identity) -> H
     told = await connection.ask(group_wire.CONSUMER_GROUP_HEARTBEAT, version, body, 30.0, is_compact=True)
     connection.close()
     return group_wire.read_consumer_heartbeat(told)
-
-
-async def serving(world: ClientWorld, agent: AgentInWorld) -> None:
-    """Return once it is."""
-    while agent.broker is None:
-        await world.clock.sleep(0.1)
 
 
 async def joined(world: ClientWorld, agent: AgentInWorld, group_id: str, member_id: str) -> Identity:
@@ -322,6 +320,16 @@ SCRIPTS = {
         scene=a_late_commit_of_offsets_on_a_connection_of_no_order,
         plan=replace(plan_of(SEED, placements=(False,)), has_one_address=True),
         violation="after 2 (S7)",
+    ),
+    "s13_requests_are_relayed_to_the_coordinator_of_before": Script(
+        scene=a_group_that_moves_while_another_agent_relays_for_it,
+        plan=calm_plan(has_one_address=True, producers=1),
+        violation="that it may stay, and the group is",
+    ),
+    "s23_a_commit_is_made_however_long_it_waited": Script(
+        scene=a_commit_behind_a_request_that_no_coordinator_answers,
+        plan=calm_plan(has_one_address=True, producers=1),
+        violation="a commit that it gave up before counts",
     ),
     "a_producer_is_forgotten_while_its_transaction_is_open": Script(
         scene=a_transaction_that_is_open_for_longer_than_idle_producers_are_kept,

@@ -4,7 +4,8 @@ Requests of one client reach a coordinator in their order, over one connection. 
 answered here, as an agent that does not coordinate the group answers: with NOT_COORDINATOR, after which its client asks
 for the coordinator again. A V1 TxnOffsetCommit closes the client's connection instead, as if it were the coordinator's:
 repeated on the same connection it might be stale again (safety rule S7). So does a request about the configs of an
-agent: its client asks again, as if that agent had closed the connection, and no other one knows the answer.
+agent: its client asks again, as if that agent had closed the connection, and no other one knows the answer. A commit
+of offsets that waited here for too long is not relayed (safety rule S23), and is answered with NOT_COORDINATOR, too.
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import Final
 from agent.handlers import join_group, sync_group
 from agent.request.deferred import later
 from agent.request.messages import encode
+from agent.request.offset_commits import is_overdue
 from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.server.dispatch import HANDLERS, RawHandler
 from agent.server.relay.relay_connection import RelayConnection
@@ -23,7 +25,7 @@ from protocol.api_versions import ApiKey, name_of
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import RELAYED_ANSWER_SECONDS_MAX, RELAYS_PER_CONNECTION_MAX
-from protocol.relay import OF_NODES, RELAYED, Introduction
+from protocol.relay import CHANGING_OFFSETS, OF_NODES, RELAYED, Introduction
 from protocol.types import SessionId
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
@@ -69,6 +71,9 @@ class ClientRelays:
         frame = request.frame
         target = await self._relays.target(services, request)
         if target is None:
+            return await HANDLERS[frame.api_key](services, request)
+        if frame.api_key in CHANGING_OFFSETS and is_overdue(services, request):
+            # It waited behind a request that the coordinator did not answer (safety rule S23).
             return await HANDLERS[frame.api_key](services, request)
         count = partial(self._count, services, frame)
         connection = await self._connection(services, request, target)

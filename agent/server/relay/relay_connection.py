@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import cast
 
+from agent.runtime.sockets import limit_unacknowledged
 from protocol.connection import RequestFrame
 from protocol.errors import MalformedRequest
+from protocol.limits import RELAY_UNACKNOWLEDGED_SECONDS_MAX
 from protocol.relay import Introduction, RelayExchange, encode_introduction
 from storage.object_store import Buffer
 
@@ -47,6 +49,9 @@ class RelayConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
+        connection = transport.get_extra_info("socket")
+        if connection is not None:  # a request must not arrive when its client has long sent others (safety rule S23)
+            limit_unacknowledged(connection, RELAY_UNACKNOWLEDGED_SECONDS_MAX)
         self._transport.write(encode_introduction(self._introduction))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -182,7 +182,8 @@ class AgentEnd:
         self._around = around
         self.sent: deque[bytes] = deque()
         """Requests on their way."""
-        self._frames: deque[bytes] = deque()
+        self._frames: deque[tuple[bytes, float]] = deque()
+        """Requests that were not taken up yet, and when each arrived."""
         self._wanted = asyncio.Event()
         self._answers: deque[asyncio.Future[bytes]] = deque()
         self._is_closed = self._is_draining = False
@@ -201,7 +202,7 @@ class AgentEnd:
         self._serving = around.loop.create_task(self._serve(), name=f"{life} serves a client", context=life.context)
 
     def arrive(self) -> None:
-        self._frames.append(self.sent.popleft())
+        self._frames.append((self.sent.popleft(), self._services.clock.monotonic_s()))
         self._wanted.set()
 
     def hang_up(self) -> None:
@@ -243,9 +244,9 @@ class AgentEnd:
             while not self._frames or self._is_draining:
                 self._wanted.clear()
                 await self._wanted.wait()
-            await self._take_up(self._frames.popleft())
+            await self._take_up(*self._frames.popleft())
 
-    async def _take_up(self, received: bytes) -> None:
+    async def _take_up(self, received: bytes, arrived_s: float) -> None:
         frame = read_request_frame(self._number, memoryview(received))
         self._number += 1
         request = Request(
@@ -254,6 +255,7 @@ class AgentEnd:
             peer=self.peer,
             rights=self._services.authorizer.rights(ANONYMOUS),
             connection_epoch=self._connection_epoch,
+            arrived_s=arrived_s,
         )
         place: asyncio.Future[bytes] = self._around.loop.create_future()
         self._answers.append(place)

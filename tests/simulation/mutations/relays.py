@@ -7,8 +7,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from agent.handlers import offset_commit
 from agent.request.connection_epochs import RelayedEpochs
 from agent.request.services import Answer, Request, Services
+from agent.server.relay import client_relays
 from agent.server.relay.client_relays import ClientRelays
 from agent.server.relay.relays import Relays, RelayTarget
 from coordinator.commands.transaction import ConnectionEpoch
@@ -18,7 +20,6 @@ from protocol.types import SessionId
 from protocol.wire import INT32
 from storage.object_store import Buffer
 from tests.simulation.mutations.groups import (
-    MOVES,
     has_classic,
     s13_a_coordinator_goes_on_after_its_claim_is_over,
 )
@@ -47,7 +48,7 @@ def s13_a_relay_answers_heartbeats_itself() -> Iterator[None]:
         yield
 
 
-@mutation(*MOVES, where=relays_heartbeats)
+@mutation(is_scripted=True)
 def s13_requests_are_relayed_to_the_coordinator_of_before() -> Iterator[None]:
     """An agent relays a group's requests to whoever coordinated it first, who answers although its claim is over."""
 
@@ -58,6 +59,17 @@ def s13_requests_are_relayed_to_the_coordinator_of_before() -> Iterator[None]:
     first: dict[tuple[Relays, str | None], RelayTarget] = {}
     target_right = Relays.target
     with patched(Relays, "target", target), s13_a_coordinator_goes_on_after_its_claim_is_over():
+        yield
+
+
+@mutation(is_scripted=True)
+def s23_a_commit_is_made_however_long_it_waited() -> Iterator[None]:
+    """Behind requests that were not answered, until its client has committed more elsewhere."""
+
+    def never(services: Services, request: Request) -> bool:
+        return False
+
+    with patched(client_relays, "is_overdue", never), patched(offset_commit, "is_overdue", never):
         yield
 
 

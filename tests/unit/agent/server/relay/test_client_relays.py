@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from protocol.auth.principals import GROUP, USER, Principal
 from protocol.connection import ServerConnection, read_request_frame
 from protocol.errors import ErrorCode
 from protocol.limits import RELAY_CONNECTIONS_MAX, RELAYS_PER_CONNECTION_MAX
-from protocol.relay import ClientEpoch
+from protocol.relay import CHANGING_OFFSETS, ClientEpoch
 from protocol.types import Position, SessionId
 from tests.support.agent.ledger_parts import until
 from tests.support.agent.relaying_agents import (
@@ -186,6 +187,49 @@ class TestRelaying:
                 await here.heartbeat(group_of(here.agent, session))
             await until(lambda: here.coordinator.open_count == RELAYS_PER_CONNECTION_MAX)
             assert len(here.coordinator.introductions) == len(sessions)
+
+    @pytest.mark.parametrize("api_key", sorted(CHANGING_OFFSETS))
+    async def test_s23_what_changes_offsets_and_waited_for_too_long_is_not_relayed(
+        self, tmp_path: Path, api_key: ApiKey
+    ) -> None:
+        of_group: dict[ApiKey, tuple[int, dict[str, object]]] = {
+            ApiKey.OFFSET_COMMIT: (2, {"generation_id_or_member_epoch": 1, "member_id": "m", "topics": []}),
+            ApiKey.TXN_OFFSET_COMMIT: (
+                0,
+                {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0, "topics": []},
+            ),
+            ApiKey.OFFSET_DELETE: (0, {"topics": []}),
+            ApiKey.DELETE_GROUPS: (0, {}),
+        }
+        version, values = of_group[api_key]
+        async with scene(tmp_path) as here:
+            named = {"groups_names": [here.group]} if api_key == ApiKey.DELETE_GROUPS else {"group_id": here.group}
+            for waited_s, relayed_count in ((5.5, 0), (0.0, 1)):
+                arrived_s = here.services.clock.monotonic_s() - waited_s
+                assert await here.send(api_key, version, {**values, **named}, arrived_s=arrived_s) is not None
+                assert len(here.coordinator.requests) == relayed_count
+
+    async def test_s23_then_it_is_answered_as_by_an_agent_that_does_not_coordinate_the_group(
+        self, tmp_path: Path
+    ) -> None:
+        async with scene(tmp_path) as here:
+            arrived_s = here.services.clock.monotonic_s() - 5.5
+            answer = await here.send(ApiKey.DELETE_GROUPS, 0, {"groups_names": [here.group]}, arrived_s=arrived_s)
+            assert answer is not None
+            assert not isinstance(answer, asyncio.Future)
+            (row,) = read_answer(b"".join(map(bytes, answer)), ApiKey.DELETE_GROUPS, 0).results
+            assert row.error_code is ErrorCode.not_coordinator
+
+    @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux bounds a single connection")
+    async def test_s23_what_the_coordinators_machine_does_not_receive_soon_is_not_sent_again(
+        self, tmp_path: Path
+    ) -> None:
+        async with scene(tmp_path) as here:
+            await here.heartbeat()
+            (relay,) = here.client._connections.values()
+            assert relay._transport is not None
+            connection = relay._transport.get_extra_info("socket")
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 5_000
 
 
 class TestLosing:
