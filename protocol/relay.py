@@ -54,7 +54,7 @@ OF_GROUPS: Final = frozenset(
 CHANGING_OFFSETS: Final = frozenset(
     {ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT, ApiKey.OFFSET_DELETE, ApiKey.DELETE_GROUPS}
 )
-"""Those that change committed offsets, and may not come long after their client has given them up."""
+"""The requests that change committed offsets, and may not be made long after their client has given them up."""
 OF_NODES: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
 """The requests that the agent alone can answer whose node id they name: no other one knows its settings and loggers."""
 RELAYED: Final = OF_GROUPS | OF_NODES
