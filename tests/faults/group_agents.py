@@ -15,7 +15,7 @@ from protocol.errors import ErrorCode
 from tests.faults.consumers.line_protocol import value_of
 from tests.support.cluster.cluster import Cluster
 from tests.support.ports import free_port
-from tests.support.processes import Process
+from tests.support.processes import Process, stand_still
 from tests.torture.direct_reader import direct_reader
 from tests.torture.schedule import Act
 
@@ -72,7 +72,7 @@ class Agents:
             case Act.KILL:
                 self.process(name).kill()
             case Act.PAUSE:
-                os.kill(self.process(name).pid, signal.SIGSTOP)
+                stand_still(self.process(name).pid)
             case Act.STOP:
                 status = self.process(name).stop()
                 assert status == 0, self.process(name).failed(f"a drained agent ended with {status}")

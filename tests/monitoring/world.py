@@ -17,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.support.lake.bucket_listing import PARQUET, ListedBucket, minio_bucket
-from tests.support.processes import Process, provided
+from tests.support.processes import Process, provided, stand_still
 from tests.support.services.etcd import Etcd
 from tests.support.services.java import JavaProgram
 from tests.support.services.local_services import PENSTOCK, MinioProcess
@@ -107,7 +107,7 @@ class World:
 
     def pause_store(self) -> None:
         """From now on requests to the bucket are not answered."""
-        os.kill(self._store.pid, signal.SIGSTOP)
+        stand_still(self._store.pid)
 
     def resume_store(self) -> None:
         os.kill(self._store.pid, signal.SIGCONT)

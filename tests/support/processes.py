@@ -157,6 +157,25 @@ def resident_bytes(pid: int | None = None) -> int:
     return int(match[1]) * 1024
 
 
+def stand_still(pid: int) -> None:
+    """Stop a process by SIGSTOP, and return when each of its threads stands still: on a busy machine one that runs goes
+    on for a while, and would answer a request that the test sends now. SIGCONT lets it go on.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + STOP_SECONDS_MAX
+    while not all(_is_stopped(task) for task in Path(f"/proc/{pid}/task").iterdir()):
+        assert time.monotonic() < deadline, f"process {pid} does not stand still"
+        time.sleep(POLL_SECONDS)
+
+
+def _is_stopped(task: Path) -> bool:
+    try:
+        stat = (task / "stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended
+        return True
+    return stat.rpartition(")")[2].split()[0] in "TtXZ"  # an ended one, too
+
+
 def is_listening(port: int) -> bool:
     """Whether something accepts connections on a loopback port."""
     with socket.socket() as probe:

@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 
 from tests.support.cluster.cluster import Cluster, ClusterAgent
 from tests.support.ports import free_port
+from tests.support.processes import stand_still
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import READY, MinioProcess
 from tests.torture.link import LinkFault
@@ -260,7 +261,7 @@ class World:
 
 
 def _paused(pid: int) -> Callable[[], None]:
-    os.kill(pid, signal.SIGSTOP)
+    stand_still(pid)
     return lambda: os.kill(pid, signal.SIGCONT)
 
 

@@ -17,6 +17,7 @@ import tests
 from coordinator.commands.rules import RULES_NEWEST
 from tests.faults.load import Load, consume_all
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.processes import stand_still
 
 FUTURE = (sys.executable, Path(tests.__path__[0]) / "support" / "modified_agents" / "newer_rules_agent.py")
 RULES_FUTURE = RULES_NEWEST + 1
@@ -132,7 +133,7 @@ def test_s3_an_agent_that_slept_through_a_change_of_rules_stops_serving(clusters
     old = cluster.start("old").process
     future = cluster.start("future", program=FUTURE)
     assert state_of(future)["rules_version"] == RULES_NEWEST
-    os.kill(old.pid, signal.SIGSTOP)
+    stand_still(old.pid)
     try:
         future.process.wait_until(
             lambda: state_of(future)["rules_version"] == RULES_FUTURE, "the rules of the future", seconds_max=60

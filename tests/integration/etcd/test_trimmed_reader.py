@@ -14,6 +14,7 @@ from protocol.types import Position
 from storage.refs import snapshot_key
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.support.cluster.recovery import consume, keys, produce
+from tests.support.processes import stand_still
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import Minio
 
@@ -47,7 +48,7 @@ def test_an_agent_that_was_stopped_while_the_ledger_was_trimmed_serves_everythin
         produce(stopped, "kept", values[:10])
         # One that was begun before may still be waiting for what the stopped agent says of it (S3).
         before = snapshot_key(position_of(stopped))
-        os.kill(stopped.process.pid, signal.SIGSTOP)
+        stand_still(stopped.process.pid)
         try:
             produce(writing, "kept", values[10:40])
             writing.process.wait_until(lambda: newest_snapshot(minio, cluster) > before, "a snapshot of what followed")

@@ -21,6 +21,7 @@ from protocol.limits import LEDGER_SESSION_SECONDS
 from tests.support.client_libraries.group_members import MEMBERS, ConfluentMember, JavaMember, Member, wait_until
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.support.cluster.shared_agents import SharedBroker, SharedCluster
+from tests.support.processes import stand_still
 from tests.support.services.java import JavaProgram
 
 PARTITIONS = 4
@@ -222,7 +223,7 @@ class TestChangesOfCoordinators:
     ) -> None:
         before = self._coordinator(cluster, here)
         shares = self._shares(members)
-        os.kill(before.process.pid, signal.SIGSTOP)
+        stand_still(before.process.pid)
         try:
             wait_until(
                 lambda: self._address(here) not in (before.bootstrap, ""),

@@ -40,7 +40,7 @@ from tests.integration.groups.group_offsets import (
 from tests.support.clients.kafka_requests import ask, framed, read_answer, read_frame
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
 from tests.support.cluster.conditions import wait_until
-from tests.support.processes import provided
+from tests.support.processes import provided, stand_still
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import PENSTOCK, Minio, Penstock, PenstockFactory
 
@@ -283,7 +283,7 @@ class TestOutliving:
         CLIENTS["confluent"].commit(agents[0].bootstrap, "steady", TOPIC, {0: Committed(5)})
         paused = next(agent for agent in agents if agent.bootstrap == where)
         other = next(agent for agent in agents if agent is not paused)
-        os.kill(paused.process.pid, signal.SIGSTOP)
+        stand_still(paused.process.pid)
         try:
             wait_until(lambda: coordinator(other.bootstrap, "steady") != where, "another coordinator")
             CLIENTS["confluent"].commit(other.bootstrap, "steady", TOPIC, {0: Committed(6)})

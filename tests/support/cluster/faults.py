@@ -17,7 +17,7 @@ from protocol.errors import ErrorCode
 from tests.support.clients.kafka_requests import Broken
 from tests.support.clients.transactional_client import Connection, Script, connected
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
-from tests.support.processes import provided
+from tests.support.processes import provided, stand_still
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import PENSTOCK, Minio, Penstock
 
@@ -52,7 +52,7 @@ def create_topic(agent: ClusterAgent | Penstock, topic: str, partitions: int, **
 def paused(*pids: int) -> Iterator[None]:
     """They stand still, with their connections open."""
     for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+        stand_still(pid)
     try:
         yield
     finally:

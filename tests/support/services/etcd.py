@@ -16,7 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.processes import Process, provided
+from tests.support.processes import Process, provided, stand_still
 from tools import go_servers, pins
 
 
@@ -76,7 +76,7 @@ class EtcdMember:
     def stop(self) -> None:
         """Let it stand still, with its connections open, until `go_on`."""
         assert self._process is not None, "start it first"
-        os.kill(self._process.pid, signal.SIGSTOP)
+        stand_still(self._process.pid)
 
     def go_on(self) -> None:
         assert self._process is not None, "start it first"
