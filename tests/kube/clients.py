@@ -160,15 +160,28 @@ class GroupMember:
             while not self._leaving.is_set():
                 for message in consumer.consume(500, timeout=0.2):
                     self._take(message)
-            for committed in consumer.commit(asynchronous=False) or ():
-                if committed.error is not None:
-                    self.errors.append(f"member: its last commit of partition {committed.partition}: {committed.error}")
+            self._commit(consumer)
         except KafkaException as error:
             self._note(error.args[0])
         except Exception as error:  # whatever ends the thread is a problem of the scenario
             self.errors.append(f"member: {error!r}")
         finally:
             consumer.close()
+
+    def _commit(self, consumer: Consumer) -> None:
+        """Commit what was read, again while the client looks for the coordinator, as after the end of an agent."""
+        deadline_s = time.monotonic() + END_SECONDS_MAX
+        while True:
+            try:
+                committed = consumer.commit(asynchronous=False) or ()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._WAIT_COORD or time.monotonic() > deadline_s:
+                    raise
+                threading.Event().wait(PAUSE_S)
+            else:
+                failed = [each for each in committed if each.error is not None]
+                self.errors += [f"member: its last commit of partition {e.partition}: {e.error}" for e in failed]
+                return
 
     def _take(self, message: Message) -> None:
         error, partition, offset, value = message.error(), message.partition(), message.offset(), message.value()
