@@ -13,7 +13,7 @@ from tests.simulation.faults.faults import coordinator_of
 
 WHO, PLACE = "kept", ("paid", 0)
 GROUP, INPUT = "flow-kept", ("orders", 0)
-"""A group that one program consumes alone, as its name tells the auditor."""
+"""The auditor takes a group of this name for one of a single program."""
 ANSWER_SECONDS, LATE_SECONDS = 5.0, 4.0
 V1 = 1
 
@@ -52,8 +52,8 @@ class Script:
 
     async def _initialise(self, connection: SimulatedConnection) -> None:
         body, version = wire.init_producer_id(self._who, 60_000), wire.INIT_PRODUCER_ID_VERSIONS[V1]
-        told = await connection.ask(wire.INIT_PRODUCER_ID, version, body, ANSWER_SECONDS, is_compact=True)
-        error, producer_id, epoch = wire.read_producer_id(told)
+        answer = await connection.ask(wire.INIT_PRODUCER_ID, version, body, ANSWER_SECONDS, is_compact=True)
+        error, producer_id, epoch = wire.read_producer_id(answer)
         assert error == NONE
         self._who = wire.Producer(transactional_id=WHO, producer_id=producer_id, epoch=epoch)
 
@@ -62,8 +62,8 @@ class Script:
 
     async def _write(self, connection: SimulatedConnection, transaction: Transaction) -> None:
         body = wire.add_partitions(self._who, [PLACE])
-        told = await connection.ask(wire.ADD_PARTITIONS, wire.ADD_PARTITIONS_VERSION, body, ANSWER_SECONDS)
-        assert set(wire.read_by_partition(told).values()) == {NONE}
+        answer = await connection.ask(wire.ADD_PARTITIONS, wire.ADD_PARTITIONS_VERSION, body, ANSWER_SECONDS)
+        assert set(wire.read_by_partition(answer).values()) == {NONE}
         value = self._auditor.writes(PLACE, WHO, transaction)
         batch = wire.batch_of(
             [value.text], timestamp=self._world.around.wall_ms(), producer=self._who, sequence=self._sequence
@@ -78,7 +78,7 @@ class Script:
     async def _end(
         self, connection: SimulatedConnection, transaction: Transaction, *, is_commit: bool, late_s: float = 0.0
     ) -> None:
-        """`late_s`: after so long it arrives, and nobody waits for an answer."""
+        """`late_s`: after so long it arrives, without a wait for its answer."""
         self._auditor.asks_to_end(transaction, is_commit=is_commit)
         body = wire.end(self._who, V1, is_commit=is_commit)
         answer = connection.send(wire.END_TXN, wire.END_TXN_VERSIONS[V1], body, late_s=late_s)
@@ -122,8 +122,8 @@ class OffsetScript(Script):
 
     async def _add_group(self, connection: SimulatedConnection) -> None:
         body = wire.add_offsets(self._who, GROUP)
-        told = await connection.ask(wire.ADD_OFFSETS, wire.ADD_OFFSETS_VERSION, body, ANSWER_SECONDS)
-        assert wire.read_error(told) == NONE
+        answer = await connection.ask(wire.ADD_OFFSETS, wire.ADD_OFFSETS_VERSION, body, ANSWER_SECONDS)
+        assert wire.read_error(answer) == NONE
 
     async def _commit(self, connection: SimulatedConnection, offset: int, *, late_s: float = 0.0) -> None:
         version = wire.TXN_OFFSET_COMMIT_VERSIONS[V1]

@@ -33,7 +33,7 @@
 {{- fail (printf "fullnameOverride: objects would have the name %q, and that of a Service begins with a letter and has no dots" $name) -}}
 {{- end -}}
 {{- if and $v.monitoring.podMonitor.enabled (not $v.http.metricsOpen) (not $v.monitoring.podMonitor.tokenSecret.name) -}}
-{{- fail "monitoring.podMonitor.tokenSecret.name is missing: with http.metricsOpen=false agents give metrics to nobody without a token" -}}
+{{- fail "monitoring.podMonitor.tokenSecret.name is missing: with http.metricsOpen=false Prometheus needs a token" -}}
 {{- end -}}
 {{- end -}}
 
