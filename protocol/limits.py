@@ -317,8 +317,11 @@ ETCD_QUOTA_BYTES_DEFAULT = 2 * 1024 * MIB
 """etcd's --quota-backend-bytes where nothing else is said."""
 ETCD_UNCOMPACTED_REVISIONS_MAX = 100_000
 """History of so many revisions should have been compacted at least once."""
-LEDGER_SESSION_SECONDS = 10
-"""An agent that a shared ledger has not heard of for so long has lost its session."""
+LEDGER_SESSION_SECONDS = 9
+"""An agent that a shared ledger has not heard of for so long has lost its session: Kafka's broker.session.timeout.ms.
+
+Clients wait 15 s at most for a lost node. A new leader of etcd adds an election and its time-out, 3 s, to all leases.
+"""
 LEDGER_VIEW_SECONDS_MIN = LEDGER_SESSION_SECONDS / 100
 """Between two answers of the ledger of which it is remembered how far it had come."""
 LEDGER_VIEWS_REMEMBERED_MAX = 100

@@ -123,7 +123,7 @@ class PlainSettings:
             kind=OptionKind.FLAG,
             is_cluster_only=True,
             help="Says that no other agent can have this agent's name, as with names of pods. At its start the agent "
-            "then ends a session that holds the name, instead of waiting up to 10 seconds for its end.",
+            "then ends a session that holds the name, instead of waiting up to 9 seconds for its end.",
         ),
     ] = False
     """Whether a session that holds the agent's name at its start is a dead process's."""

@@ -93,14 +93,14 @@ def test_s2_what_is_used_while_nobody_tells_the_time_does_not_expire_at_once() -
             await clients.clock.sleep(UNTIMED_SECONDS)
 
     restless = [producer_of(version, fates=(ProducerFate.PAUSE,), timeout_ms=1_500) for version in (1, 2)]
-    verdict = run(25, plan_with(25, *restless, expiration_ms=EXPIRATION_MS), nobody_knows_the_time)
+    verdict = run(26, plan_with(26, *restless, expiration_ms=EXPIRATION_MS), nobody_knows_the_time)
     assert_sound(verdict)
     assert {"expires", "used untimed"} <= verdict.counts.keys()
 
 
 def test_the_version_changes_while_transactions_are_open() -> None:
     restless = producer_of(2, rests_chance=0.5, late_chance=0.05)
-    verdict = run(25, plan_with(25, restless, replace(restless, is_flow=True), has_version_changes=True))
+    verdict = run(26, plan_with(26, restless, replace(restless, is_flow=True), has_version_changes=True))
     assert_sound(verdict)
     assert verdict.counts["SetTransactionVersion"] > 1
     assert {"AddToTransaction", "level", "committed"} <= verdict.counts.keys()
