@@ -4,6 +4,7 @@ The process that starts the lab is itself in the network namespace, so what it s
 the namespace when all of them have ended. Mounts of nodes are in mount namespaces of their own, and end with them.
 
 Rule: whatever the lab left, this process's or a killed one's, is found by its cgroup and ended by that alone.
+Mounts outside a `/run` of their own are made with `--no-mtab`, or `/run/mount` would be left.
 """
 
 import ctypes
@@ -46,12 +47,12 @@ def private_names(resolver: Path) -> Iterator[None]:
     It stays in a mount namespace of its own afterwards: a process with threads cannot leave one.
     """
     _call("unshare", NEW_MOUNTS)
-    subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-    subprocess.run(["mount", "--bind", str(resolver), "/etc/resolv.conf"], check=True)
+    subprocess.run(["mount", "--no-mtab", "--make-rprivate", "/"], check=True)
+    subprocess.run(["mount", "--no-mtab", "--bind", str(resolver), "/etc/resolv.conf"], check=True)
     try:
         yield
     finally:
-        subprocess.run(["umount", "--lazy", "/etc/resolv.conf"], check=True)
+        subprocess.run(["umount", "--no-mtab", "--lazy", "/etc/resolv.conf"], check=True)
 
 
 def _call(function: str, *arguments: int) -> None:

@@ -184,7 +184,7 @@ class ControlPlane:
 
     def _start(self, program: str, *options: str) -> None:
         # iptables has a lock file in /run, which is the machine's: such programs get an empty one.
-        own_run = 'mount -t tmpfs tmpfs /run && exec "$@"'
+        own_run = 'mount --no-mtab -t tmpfs tmpfs /run && exec "$@"'
         separate = ["unshare", "--mount", "--propagation", "private", "sh", "-c", own_run, "sh"]
         self.programs.start(program, [*separate, str(kubernetes_program()), program, *options])
 

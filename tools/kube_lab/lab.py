@@ -241,7 +241,7 @@ def _write_enter(folder: Path) -> None:
     """A script that runs a command, or a shell, in the lab's network with kubectl, helm and the lab's names."""
     names = _resolver(folder)
     names.write_text(f"nameserver {HOST_ADDRESS}\nsearch svc.cluster.local cluster.local\noptions ndots:5\n")
-    mount = f'mount --bind {shlex.quote(str(names))} /etc/resolv.conf && exec "$@"'
+    mount = f'mount --no-mtab --bind {shlex.quote(str(names))} /etc/resolv.conf && exec "$@"'
     network = f"/proc/{os.getpid()}/task/{os.getpid()}/ns/net"
     enter = folder / "enter"
     enter.write_text(

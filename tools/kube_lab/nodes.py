@@ -31,7 +31,7 @@ KERNEL_SETTINGS: Mapping[str, str] = {
 """What a kubelet sets, and would set for the whole machine."""
 MOUNTS = """\
 set -e
-mount -t tmpfs -o mode=755 tmpfs /run
+mount --no-mtab -t tmpfs -o mode=755 tmpfs /run
 mount --bind "$1/var" /var
 for file in {settings}; do mount --bind "$1/settings/$(basename $file)" "/proc/sys/$file"; done
 mount --make-rshared /
