@@ -1,8 +1,8 @@
 """The cluster as clients see it: brokers, leaders, zones, epochs.
 
-All of it follows from the state and the request, so every agent answers alike, but for one that is cut off from the
-ledger: it leaves itself out (`agent.request.cut_off`). A leader is only a hint for caches: any
-agent serves any partition, and the leader epoch never changes.
+All of it follows from the state and the request, so every agent answers alike. There are two exceptions: an agent names
+itself as the controller, and one that is cut off from the ledger leaves itself out (`agent.request.cut_off`). A leader
+is only a hint for caches: any agent serves any partition, and the leader epoch never changes.
 
 A client's zone is the element `zone=NAME` of its client id, whose elements are separated by commas, as in
 "orders,zone=eu-1a". Without one it is the zone that has the listener's name, in capitals and with `_` for each other
@@ -10,7 +10,7 @@ character. A consumer also sends its rack in Fetch (KIP-392).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coordinator.commands.commands import Endpoint, StartSession
@@ -32,6 +32,18 @@ class BrokerView:
     host: str
     port: int
     zone: str | None
+
+
+def controller(alive: Sequence[BrokerView], answering: int) -> int:
+    """Node id of the broker to which clients send admin requests, which any agent answers; -1 while none is alive.
+
+    It is the agent that answers, unless it sends its clients away. Another one may have died and be in `alive` until
+    its session is over, and librdkafka's admin client waits for such a controller until its request times out. Kafka
+    names any living broker. Source: org.apache.kafka.metadata.KRaftMetadataCache.getRandomAliveBrokerId (Kafka 4.3).
+    """
+    if any(broker.node_id == answering for broker in alive):
+        return answering
+    return alive[0].node_id if alive else -1
 
 
 class Placements:

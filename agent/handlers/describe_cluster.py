@@ -2,14 +2,14 @@
 
 - Versions: 0-2. 1 adds endpoint types (KIP-919): one for controllers is an error. 2 adds fenced brokers (KIP-1073):
   agents that drain.
-- Behaviour: the first agent is named as the controller, because clients send their admin requests there.
+- Behaviour: an agent names itself as the controller, because clients send their admin requests there.
 - Differs from Kafka: there is no controller apart from the agents.
 - Source: org.apache.kafka.server.KafkaApis.handleDescribeCluster (Kafka 4.3), KIP-700.
 """
 
 from typing import Any
 
-from agent.admin.cluster_view import BrokerView, leaving_brokers
+from agent.admin.cluster_view import BrokerView, controller, leaving_brokers
 from agent.request.authorized_operations import on_cluster
 from agent.request.messages import Values
 from agent.request.services import Request, Services
@@ -46,7 +46,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         "error_code": ErrorCode.none,
         "endpoint_type": BROKERS,
         "cluster_id": services.cluster_id,
-        "controller_id": alive[0].node_id if alive else -1,
+        "controller_id": controller(alive, services.node_id),
         "brokers": [
             *(_broker_row(broker, is_fenced=False) for broker in alive),
             *(_broker_row(broker, is_fenced=True) for broker in fenced),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone
+from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone, controller
 from coordinator.commands.commands import Endpoint, EndSession, StartDrain
 from coordinator.state.rendezvous import Placement
 from coordinator.state.state import ClusterState, SessionState
@@ -89,3 +89,11 @@ class TestZones:
             for number, zone in enumerate(("eu-1a", "eu-1b"), 1)
         }
         assert client_zone(Placement(sessions), client_id, listener) == expected
+
+
+class TestController:
+    def test_an_agent_names_itself_unless_it_sends_its_clients_away(self) -> None:
+        """Another one may be dead, though its session is not over: a client that waits for it waits in vain."""
+        alive = [BrokerView(node_id=node_id, host="h", port=1, zone=None) for node_id in (3, 7)]
+        assert [controller(alive, answering) for answering in (3, 7, 9)] == [3, 7, 3]
+        assert controller([], 3) == -1

@@ -207,6 +207,7 @@ class TestWhoIsNamed:
             await agents.heal()
             after = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
             assert {broker.node_id for broker in before.brokers} == {OWN, OTHER}
+            assert before.controller_id == OWN
             assert [broker.node_id for broker in answer.brokers] == [OTHER]
             assert answer.controller_id == OTHER
             partitions = answer.topics[0].partitions
