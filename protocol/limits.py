@@ -309,9 +309,9 @@ LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
 ETCD_CALL_SECONDS_MAX = 5.0
 """Without an answer for so long the outcome of a call is unknown."""
-ETCD_PROGRESS_SECONDS = 4.0
+ETCD_PROGRESS_SECONDS = 3.0
 """How often a watch is asked for a sign of life."""
-ETCD_WATCH_SILENT_SECONDS_MAX = 9.0
+ETCD_WATCH_SILENT_SECONDS_MAX = 8.0
 """A watch that heard nothing for so long begins again at another member."""
 ETCD_QUOTA_BYTES_DEFAULT = 2 * 1024 * MIB
 """etcd's --quota-backend-bytes where nothing else is said."""
@@ -784,6 +784,11 @@ DROPPED_CHUNKS_PER_ENTRY_MAX = 2_000
 """Chunks that it lets go of."""
 LOG_STARTS_PER_ENTRY_MAX = 10_000
 """Log starts in an entry that can be read; what is written has fewer."""
+
+# Log lines.
+LOG_LINES_OF_ONE_PLACE_MAX = 100
+"""Lines that one place in the code writes in a period: some 20 KB."""
+LOG_LINES_PERIOD_SECONDS = 10.0
 
 # Reports of outages.
 OUTAGE_REMINDER_SECONDS = 60.0

@@ -10,8 +10,12 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TextIO
+
+from agent.runtime.clock import Clock, SystemClock
+from protocol.limits import LOG_LINES_OF_ONE_PLACE_MAX, LOG_LINES_PERIOD_SECONDS
 
 JSON = "json"
 """The format of one object a line."""
@@ -27,6 +31,7 @@ def configure_logs(level: str, log_format: str, stream: TextIO | None = None, *,
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter(process) if log_format == JSON else TextFormatter(process))
+    handler.addFilter(LineLimit(SystemClock()))
     root = logging.getLogger()
     for old in list(root.handlers):
         root.removeHandler(old)
@@ -35,6 +40,43 @@ def configure_logs(level: str, log_format: str, stream: TextIO | None = None, *,
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     logging.captureWarnings(capture=True)
+
+
+class LineLimit(logging.Filter):
+    """Leaves out lines of one place in the code that come too often: strangers with many connections could fill a disk.
+
+    The last line that is written says so (`left_out_for_s`); the first one afterwards has their number (`left_out`).
+    Lines of the level debug are never left out: who asks for them wants all.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._places: dict[tuple[str, int], _Lines] = {}
+        """By file and line. There are only as many as the code has, whatever clients send."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno <= logging.DEBUG:
+            return True
+        now_s = self._clock.monotonic_s()
+        place = (record.pathname, record.lineno)
+        lines = self._places.get(place)
+        if lines is None or now_s >= lines.until_s:
+            if lines is not None and lines.count > LOG_LINES_OF_ONE_PLACE_MAX:
+                record.left_out = lines.count - LOG_LINES_OF_ONE_PLACE_MAX
+            lines = self._places[place] = _Lines(now_s + LOG_LINES_PERIOD_SECONDS)
+        lines.count += 1
+        if lines.count == LOG_LINES_OF_ONE_PLACE_MAX:
+            record.left_out_for_s = round(lines.until_s - now_s, 1)
+        return lines.count <= LOG_LINES_OF_ONE_PLACE_MAX
+
+
+@dataclass(slots=True)
+class _Lines:
+    """How many lines of one place came in the period that ends at `until_s` of the monotonic clock."""
+
+    until_s: float
+    count: int = 0
 
 
 class TextFormatter(logging.Formatter):

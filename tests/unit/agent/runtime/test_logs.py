@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.runtime.logs import JsonFormatter, TextFormatter, configure_logs
+from agent.runtime.logs import JsonFormatter, LineLimit, TextFormatter, configure_logs
+from protocol.limits import LOG_LINES_OF_ONE_PLACE_MAX, LOG_LINES_PERIOD_SECONDS
+from tests.support.agent.ledger_parts import ManualClock
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +77,37 @@ def test_what_is_below_the_level_and_the_chatter_of_libraries_is_not_shown() -> 
     logging.getLogger("uvicorn.error").info("Started server process")
     logging.getLogger("agent.x").info("seen")
     assert stream.getvalue().count("\n") == 1
+
+
+def test_lines_of_one_place_that_come_too_often_are_left_out_and_counted() -> None:
+    clock = ManualClock()
+    limit = LineLimit(clock)
+    first = [record("rejected a connection", peer=number) for number in range(LOG_LINES_OF_ONE_PLACE_MAX + 7)]
+    written = [each for each in first if limit.filter(each)]
+    assert written == first[:LOG_LINES_OF_ONE_PLACE_MAX]
+    assert "left_out_for_s" not in vars(written[-2])
+    assert vars(written[-1])["left_out_for_s"] == LOG_LINES_PERIOD_SECONDS
+    clock.seconds += LOG_LINES_PERIOD_SECONDS
+    later = [record("rejected a connection"), record("rejected a connection")]
+    assert all(limit.filter(each) for each in later)
+    assert [vars(each).get("left_out") for each in later] == [7, None]
+
+
+def test_lines_of_other_places_and_of_the_level_debug_are_not_left_out() -> None:
+    limit = LineLimit(ManualClock())
+    for number in range(3 * LOG_LINES_OF_ONE_PLACE_MAX):
+        limit.filter(record("rejected a connection"))
+        other, fine = record("the ledger is away"), record("looked at")
+        other.lineno, fine.levelno = 1000 + number, logging.DEBUG
+        assert limit.filter(other)
+        assert limit.filter(fine)
+
+
+def test_a_flood_of_connections_writes_a_bounded_log() -> None:
+    stream = io.StringIO()
+    configure_logs("info", "json", stream)
+    for number in range(10 * LOG_LINES_OF_ONE_PLACE_MAX):
+        logging.getLogger("agent.x").info("rejected a connection", extra={"peer": number})
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == LOG_LINES_OF_ONE_PLACE_MAX
+    assert json.loads(lines[-1])["left_out_for_s"] <= LOG_LINES_PERIOD_SECONDS
