@@ -190,9 +190,10 @@ envFrom:
 - name: config
   configMap:
     name: {{ include "penstock.fullname" . | quote }}
+# Files above 32 MiB while they are written: of an archive pass up to 256 MiB, merged ones up to 1 GiB.
 - name: tmp
   emptyDir:
-    sizeLimit: 64Mi
+    sizeLimit: 2Gi
 # Kernels that are compiled where those of the image do not fit the node's CPU.
 - name: cache
   emptyDir:
