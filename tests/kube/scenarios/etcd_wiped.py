@@ -37,7 +37,7 @@ def test_a_wiped_etcd_is_recovered_by_the_job(
         pass
     wipe(wiped)
     wait_until(lambda: not any(agent.is_ready for agent in wiped.agents()), "agents that do not serve")
-    assert "was etcd wiped" in refusal(wiped)
+    wait_until(lambda: "was etcd wiped" in refusal(wiped), "an agent that says why it ended")
     plain, transactional = load.producer.topic, load.transactions.topic
     report, seconds = recover(wiped)
     assert plain in report
