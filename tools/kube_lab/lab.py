@@ -19,7 +19,8 @@ from tools.kube_lab import machine
 from tools.kube_lab.confinement import Cgroups, hierarchies, private_names, private_network
 from tools.kube_lab.control_plane import BUCKET, HOST_ADDRESS, KEY, SECRET, STORE_ENDPOINT, ControlPlane
 from tools.kube_lab.images import PenstockImage, ensure_store
-from tools.kube_lab.nodes import NODES, LabNode, import_images
+from tools.kube_lab.nodes import NODES, POD_LOGS, LabNode, import_images
+from tools.kube_lab.pod_logs import kept_pod_logs
 from tools.kube_lab.programs import LabPrograms
 from tools.steps import ROOT, SetupFailed
 
@@ -148,16 +149,21 @@ def running_lab(folder: Path, image: PenstockImage, others: Sequence[PenstockIma
     if reasons:
         raise SetupFailed("no lab on this machine:\n- " + "\n- ".join(reasons))
     with _alone_in(folder):
-        name = f"penstock-kube-{hashlib.sha256(bytes(folder)).hexdigest()[:8]}"
-        programs = LabPrograms(folder / "logs", Cgroups(name, folders))
+        programs = LabPrograms(folder / "logs", Cgroups(cgroup_name(folder), folders))
         _remove(folder, programs)
         try:
             with private_network():
                 lab = _start(folder, image, others, programs)
-                with private_names(lab.resolver):
+                pods = [node.folder / POD_LOGS for node in lab.nodes.values()]
+                with private_names(lab.resolver), kept_pod_logs(pods, programs.logs / "pods"):
                     yield lab
         finally:
             _remove(folder, programs)
+
+
+def cgroup_name(folder: Path) -> str:
+    """The name, in each hierarchy of cgroups, of the lab whose files lie in an absolute folder."""
+    return f"penstock-kube-{hashlib.sha256(bytes(folder)).hexdigest()[:8]}"
 
 
 def environment(folder: Path) -> dict[str, str]:

@@ -38,6 +38,8 @@ mount --make-rshared /
 shift
 exec "$@"
 """
+POD_LOGS = Path("var") / "log" / "pods"
+"""Where a node's folder has the logs of its containers."""
 CONTAINERD = """\
 version = 2
 oom_score = 0

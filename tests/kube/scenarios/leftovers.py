@@ -14,6 +14,7 @@ import pytest
 from tests.support.processes import Process
 from tools.kube_lab.confinement import private_network
 from tools.kube_lab.images import PenstockImage
+from tools.kube_lab.lab import cgroup_name
 
 READY_SECONDS_MAX = 300.0
 SETTINGS = ("kernel/keys", "kernel/panic*", "net/bridge", "net/ipv4/conf", "net/ipv4/ip_forward", "net/netfilter", "vm")
@@ -45,7 +46,7 @@ def folder() -> Iterator[Path]:
 
 
 def test_nothing_is_left_after_ctrl_c_nor_after_a_kill_and_a_second_start(folder: Path, image: PenstockImage) -> None:
-    before, cgroups = machine_state(), cgroups_of_labs()
+    before = machine_state()
     kill_while_images_are_unpacked(folder, image)
     assert_equal(machine_state(), before)
     with lab_process(folder, image) as first:
@@ -55,12 +56,12 @@ def test_nothing_is_left_after_ctrl_c_nor_after_a_kill_and_a_second_start(folder
         assert processes_of(folder), "a killed lab's programs run on: else this test shows nothing"
         with lab_process(folder, image) as second:
             assert_equal(machine_state(), before)
-            assert cgroups_of_labs() > cgroups
+            assert cgroups_of(folder)
             os.kill(second.pid, signal.SIGINT)
             assert second.wait_ended() == 0, second.stderr
     assert_equal(machine_state(), before)
     assert processes_of(folder) == []
-    assert cgroups_of_labs() == cgroups
+    assert cgroups_of(folder) == []
     assert {path.name for path in folder.iterdir()} == {"images", "lock", "logs", "process"}
 
 
@@ -106,8 +107,9 @@ def machine_state() -> dict[str, str]:
     return state
 
 
-def cgroups_of_labs() -> set[Path]:
-    return set(Path("/sys/fs/cgroup").glob("*/penstock-kube-*"))
+def cgroups_of(folder: Path) -> list[Path]:
+    """Cgroups of the lab in a folder: others may come and go meanwhile."""
+    return list(Path("/sys/fs/cgroup").glob(f"*/{cgroup_name(folder)}"))
 
 
 def processes_of(folder: Path) -> list[str]:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster.conditions import wait_until
 from tools.kube_lab.confinement import CONTROLLERS, hierarchies
 from tools.kube_lab.images import DATABASES, LAYERS, copy_store, find_image
 from tools.kube_lab.machine import file_system, missing_capabilities, problems
+from tools.kube_lab.pod_logs import kept_pod_logs
 from tools.steps import SetupFailed
 
 VERSION_1 = """\
@@ -70,3 +72,18 @@ def test_a_copied_store_has_databases_of_its_own_and_links_to_layers(tmp_path: P
 def test_a_missing_image_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(SetupFailed, match="run make image"):
         find_image(tmp_path)
+
+
+def test_logs_of_pods_that_are_gone_are_kept(tmp_path: Path) -> None:
+    pods, kept = tmp_path / "node" / "pods", tmp_path / "logs"
+    log = pods / "kafka_agent-0_uid" / "agent" / "0.log"
+    with kept_pod_logs([pods], kept):
+        log.parent.mkdir(parents=True)
+        log.write_text("first\n")
+        found = kept / "kafka_agent-0_uid.agent.0.log"
+        wait_until(found.exists, "the log's second name")
+        with log.open("a") as file:
+            file.write("then\n")
+        log.unlink()
+    assert found.read_text() == "first\nthen\n"
+    assert list(kept.iterdir()) == [found]
