@@ -18,6 +18,8 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * Prints "assigned P,P", "revoked P,P" and "read P OFFSET", and commits what it read; leaves upon SIGTERM.
  */
 public final class GroupMember {
+    private static final String RACE = "Cannot set a new position without a valid current position";
+
     public static void main(String[] arguments) throws InterruptedException {
         Properties configs = new Properties();
         configs.put("bootstrap.servers", arguments[0]);
@@ -57,8 +59,18 @@ public final class GroupMember {
         });
         try {
             while (true) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
-                    System.out.println("read " + record.partition() + " " + record.offset());
+                try {
+                    for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
+                        System.out.println("read " + record.partition() + " " + record.offset());
+                    }
+                } catch (IllegalStateException race) {
+                    // The next generation's consumer hands out records in one thread, and validates positions in another
+                    // one when a leader changes. FetchCollector.fetchRecords (Kafka 4.3) looks at the position first and
+                    // writes it later. What that poll had is not handed out: it is fetched again.
+                    if (!RACE.equals(race.getMessage())) {
+                        throw race;
+                    }
+                    System.err.println(race);
                 }
                 try {
                     consumer.commitSync();
