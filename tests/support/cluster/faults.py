@@ -43,8 +43,10 @@ def three_agents(etcd: Etcd, minio: Minio, folder: Path) -> Iterator[list[Cluste
 
 
 def create_topic(agent: ClusterAgent | Penstock, topic: str, partitions: int, **configs: str) -> None:
+    """Create a topic that keeps its records, unless `configs` say otherwise: those of tests are years old."""
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, config=configs)]).values():
+    kept = {"retention.ms": "-1", **configs}
+    for future in admin.create_topics([NewTopic(topic, partitions, config=kept)]).values():
         future.result(SECONDS_MAX)
 
 
