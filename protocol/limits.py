@@ -222,6 +222,18 @@ PACK_GROUP_BYTES_MAX = 16 * MIB
 """Puts that wait are written and synced together up to this, plus one object."""
 PACKS_SPARE_MAX = 4
 """Files without objects that are kept to be written again."""
+
+# The journal of the embedded broker.
+JOURNAL_FILE_BYTES_TARGET = 64 * MIB
+"""A file that has this size is followed by another."""
+JOURNAL_ALLOCATED_BYTES_STEP = 4 * MIB
+"""A file gets so many blocks at once: each time the next sync has to write its metadata, too."""
+JOURNAL_FILES_SPARE_MAX = 4
+"""Files of which nothing is needed that are kept to be written again."""
+JOURNAL_GROUP_BYTES_MAX = 16 * MIB
+"""Puts that wait are written and synced together up to this, plus one object."""
+
+# The disk of the embedded broker.
 DISK_RESERVE_BYTES = 32 * MIB
 """The disk space that an embedded ledger reserves: entries and snapshots that free room, for hours."""
 DISK_RESERVE_DIVISOR = 16

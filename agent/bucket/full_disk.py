@@ -33,6 +33,10 @@ class WatchedFiles(Files):
         with self._watched():
             super().write_at(descriptor, parts, position)
 
+    def allocate(self, descriptor: int, first: int, end: int) -> None:
+        with self._watched():
+            super().allocate(descriptor, first, end)
+
     def sync_file(self, descriptor: int) -> None:
         with self._watched():
             super().sync_file(descriptor)

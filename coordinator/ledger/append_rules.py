@@ -5,6 +5,7 @@ Rule: pure decisions over what a backend remembers of a session; the backend rea
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coordinator.ledger.port import LedgerCorrupt, LedgerEntry, LedgerRecord
 from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_GROUP_BYTES_MAX, LEDGER_GROUP_ENTRIES_MAX
@@ -21,6 +22,14 @@ class NewestGroup:
     @property
     def number_last(self) -> int:
         return self.entries[-1].number
+
+
+class Appended(NamedTuple):
+    """The result of an append."""
+
+    position: Position
+    is_new: bool
+    """Whether it was appended, rather than recognised as a repeat."""
 
 
 def check_group(entries: Sequence[LedgerEntry]) -> None:

@@ -16,16 +16,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import LiteralString
 
-from coordinator.ledger.append_rules import NewestGroup, entries_of, is_next, position_of_repeat
+from coordinator.ledger.append_rules import Appended, NewestGroup, entries_of, is_next, position_of_repeat
+from coordinator.ledger.live_sessions import LiveSessions
 from coordinator.ledger.port import (
-    Fenced,
     Head,
     LedgerCorrupt,
     LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
     LedgerStart,
-    SessionHeld,
     SnapshotPointer,
     Trimmed,
     being_recovered,
@@ -69,8 +68,7 @@ class LedgerFile:
         connection_type: type[sqlite3.Connection] = sqlite3.Connection,
     ) -> None:
         self._path = path
-        self._sessions: dict[str, SessionId] = {}
-        self._newest: dict[SessionId, NewestGroup | None] = {}  # of live sessions
+        self._sessions = LiveSessions()
         self._position_last = 0  # of an append or a session
         self._trimmed = Position(0)
         self._head = Head(position=Position(0), appends_count=0)
@@ -105,51 +103,44 @@ class LedgerFile:
             self.identity = replace(self.identity, bucket_id=bucket_id)
         return self.identity
 
-    # Sessions. They live in memory: none outlives the process that holds the file.
+    # Sessions.
 
     def open_session(self, name: str) -> SessionId:
-        live = self._sessions.get(name)
-        if live is not None:
-            raise SessionHeld(f"session {live} lives under the name {name!r} in this process: close it first", live)
+        self._sessions.check_free(name)
         with self._transaction():
             self._check_open()
             session = SessionId(self._position_last + 1)
             self._connection.execute("UPDATE head SET position_last = ?", (session,))
         self._position_last = session
-        self._sessions[name] = session
-        self._newest[session] = None
+        self._sessions.add(name, session)
         return session
 
     def close_session(self, session: SessionId) -> None:
-        self._sessions = {name: live for name, live in self._sessions.items() if live != session}
-        self._newest.pop(session, None)
+        self._sessions.close(session)
 
     def revoke_session(self, name: str, session: SessionId) -> None:
-        if self._sessions.get(name) == session:
-            self.close_session(session)
+        self._sessions.revoke(name, session)
 
     def check_session(self, session: SessionId) -> None:
         """Raise `Fenced` where it is over."""
-        if session not in self._newest:
-            raise Fenced(f"session {session} is over")
+        self._sessions.check(session)
 
     def is_session_ended(self, name: str, session: SessionId) -> bool:
-        return self._sessions.get(name) != session
+        return self._sessions.is_ended(name, session)
 
     def live_names(self) -> Sequence[str]:
-        return sorted(self._sessions)
+        return self._sessions.names()
 
     # Entries.
 
-    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> tuple[Position, bool]:
-        """The position of the group, and whether it is new rather than a repeat."""
+    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Appended:
         with self._statement():
             self._check_open()
             self.check_session(session)
-            newest = self._newest[session]
+            newest = self._sessions.newest[session]
             if not is_next(newest, entries):
                 first_copy = self._revision_of(session, entries[0].number)
-                return position_of_repeat(session, newest, first_copy, entries), False
+                return Appended(position_of_repeat(session, newest, first_copy, entries), is_new=False)
             position = Position(self._position_last + 1)
             appends_count = self._head.appends_count + 1
             rows = ", ".join(["(?, ?, ?, ?, ?)"] * len(entries))
@@ -160,8 +151,8 @@ class LedgerFile:
             self._connection.execute(f"INSERT INTO entries VALUES {rows}", values)  # noqa: S608 - only placeholders
         self._position_last = position
         self._head = Head(position=position, appends_count=appends_count)
-        self._newest[session] = NewestGroup(position=position, entries=tuple(entries))
-        return position, True
+        self._sessions.newest[session] = NewestGroup(position=position, entries=tuple(entries))
+        return Appended(position, is_new=True)
 
     def load(self) -> LedgerStart:
         with self._reading():
@@ -240,8 +231,7 @@ class LedgerFile:
         return trimmed, len(rows) == LEDGER_TRIM_RECORDS_STEP
 
     def fence(self) -> None:
-        if self._sessions:
-            raise SessionHeld(f"agents still run under the names {sorted(self._sessions)}: stop them first")
+        self._sessions.check_none()
         with self._transaction():
             self._connection.execute("UPDATE meta SET is_fenced = 1")
         self._is_fenced = True
@@ -325,8 +315,9 @@ class LedgerFile:
         self._trimmed = Position(trimmed)
         self._head = Head(position=Position(position), appends_count=appends_count)
         revision = self._select("WHERE position = ? ORDER BY number", (position,))
-        if revision and revision[0].session in self._newest:
-            self._newest[revision[0].session] = NewestGroup(position=Position(position), entries=entries_of(revision))
+        if revision and revision[0].session in self._sessions.newest:
+            group = NewestGroup(position=Position(position), entries=entries_of(revision))
+            self._sessions.newest[revision[0].session] = group
 
     # Reading.
 

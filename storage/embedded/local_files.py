@@ -30,6 +30,7 @@ _HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, er
 _DAMAGED = UNREADABLE_ERRORS | {errno.ELOOP}
 """An error of one file alone: others can be read."""
 
+_NOT_SUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS})
 _PARTS_PER_WRITE = os.sysconf("SC_IOV_MAX")
 _FILE_MODE = 0o644
 
@@ -74,6 +75,18 @@ class Files:
     def readable(self, descriptor: int) -> ReadableBytes:
         """The readable bytes of a file, wherever its disk is bad."""
         return ReadableBytes(partial(self.read_at, descriptor), lambda: os.fstat(descriptor).st_size)
+
+    def allocate(self, descriptor: int, first: int, end: int) -> None:
+        """Give the file blocks from `first` to `end`, and at least this size, where the file system can.
+
+        Raises `OSError` where there is no room: then fewer blocks may have been added, and no byte is another one.
+        """
+        if hasattr(os, "posix_fallocate"):  # macOS has none
+            try:
+                os.posix_fallocate(descriptor, first, end - first)
+            except OSError as error:
+                if error.errno not in _NOT_SUPPORTED:
+                    raise
 
     def truncate(self, descriptor: int, file_bytes: int) -> None:
         os.ftruncate(descriptor, file_bytes)

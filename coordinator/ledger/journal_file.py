@@ -1,0 +1,357 @@
+"""The ledger in a journal: every operation as records of `storage.embedded.journal`.
+
+Rule: blocking, and used by one thread only (`coordinator.ledger.journal` owns it). An operation that fails has changed
+nothing here, and the journal does not count what it may have written (`Journal.append`). Entries stay in the journal's
+files; where each group is, is known in memory. Bytes: `coordinator.ledger.journal_codec`.
+"""
+
+import contextlib
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Generator, Sequence
+from typing import Final
+
+import msgspec
+
+from coordinator.ledger.append_rules import Appended, NewestGroup, is_next, position_of_repeat
+from coordinator.ledger.journal_codec import (
+    LedgerState,
+    StoredGroup,
+    decode_group,
+    decode_state,
+    encode_group,
+    encode_state,
+    first_state,
+    stored_pointer,
+)
+from coordinator.ledger.live_sessions import LiveSessions
+from coordinator.ledger.port import (
+    Head,
+    LedgerCorrupt,
+    LedgerEntry,
+    LedgerIdentity,
+    LedgerMissing,
+    LedgerRecord,
+    LedgerStart,
+    LedgerUnavailable,
+    SnapshotPointer,
+    Trimmed,
+    being_recovered,
+    check_restart,
+    not_fenced,
+)
+from protocol.decoding import Undecodable
+from protocol.limits import LEDGER_TAIL_RECORDS_MAX
+from protocol.types import Position, SessionId
+from storage.embedded.journal.journal import Journal
+from storage.embedded.journal.records import (
+    JournalContent,
+    JournalEntry,
+    JournalObject,
+    LocationColumns,
+    RecordLocation,
+)
+from storage.object_store import ObjectDamaged
+
+INCARNATION_FIRST: Final = 1
+REMEDY: Final = (
+    "do not remove it: the records that wait for the archive lie in it, too. "
+    'docs/operations/recovery.md, "The embedded ledger is damaged"'
+)
+
+
+class JournalLedgerFile:
+    """The ledger in `journal`, which was opened and has `content`. Where there is none, that of a new cluster is begun.
+
+    Raises `LedgerMissing` where there is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are
+    missing or damaged, and `LedgerUnavailable`.
+    """
+
+    _state: LedgerState
+    """Everything but the entries, with the head of now: what the newest written state says, and the appends behind."""
+
+    def __init__(self, journal: Journal, content: JournalContent, *, new_cluster_id: str | None) -> None:
+        self._journal = journal
+        self._sessions = LiveSessions()
+        self._groups = LocationColumns()
+        """Where each group is that was not trimmed; the stamp of each is its position."""
+        self._used_bytes = 0
+        self._is_at_rest = False
+        """Whether a state was written behind the newest group."""
+        with self._mapped_errors():
+            if content.states or content.entries or content.damaged_write >= 0:
+                self._read(content)
+            elif new_cluster_id is None:
+                raise LedgerMissing("the journal has no ledger: name the folder that an agent uses")
+            else:
+                self._begin(content, new_cluster_id)
+
+    @property
+    def identity(self) -> LedgerIdentity:
+        return self._state.identity
+
+    def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        if not self._state.bucket_id:
+            self._check_open()
+            self._change(bucket_id=bucket_id)
+        return self.identity
+
+    # Sessions.
+
+    def open_session(self, name: str) -> SessionId:
+        self._sessions.check_free(name)
+        self._check_open()
+        session = SessionId(self._state.position_last + 1)
+        self._change(position_last=session)
+        self._sessions.add(name, session)
+        return session
+
+    def close_session(self, session: SessionId) -> None:
+        self._sessions.close(session)
+
+    def revoke_session(self, name: str, session: SessionId) -> None:
+        self._sessions.revoke(name, session)
+
+    def check_session(self, session: SessionId) -> None:
+        """Raise `Fenced` where it is over. A ledger at rest writes its state once.
+
+        The newest write may be one that a crash has torn. With another one behind it, damage in it is seen as such.
+        """
+        self._sessions.check(session)
+        if not self._is_at_rest:
+            self._change()
+
+    def is_session_ended(self, name: str, session: SessionId) -> bool:
+        return self._sessions.is_ended(name, session)
+
+    def live_names(self) -> Sequence[str]:
+        return self._sessions.names()
+
+    # Entries.
+
+    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Appended:
+        return self.append_with(session, entries, ())[0]
+
+    def append_with(
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[JournalObject]
+    ) -> tuple[Appended, Sequence[RecordLocation]]:
+        """Append a group, and before it the objects that it names, by one write; returns where the objects are.
+
+        With a repeat of a group that is in the ledger, nothing is written: its objects were written with it.
+        """
+        self._check_open()
+        self._sessions.check(session)
+        newest = self._sessions.newest[session]
+        if not is_next(newest, entries):
+            with self._mapped_errors():
+                first_copy = self._revision_of(session, entries[0].number)
+            position = position_of_repeat(session, newest, first_copy, entries)
+            return Appended(position, is_new=False), ()
+        state = self._state
+        group = StoredGroup(
+            position=Position(state.position_last + 1),
+            appends_count=state.appends_count + 1,
+            state_number=state.number,
+            session=session,
+            entries=tuple(entries),
+        )
+        with self._mapped_errors():
+            parts = encode_group(group)
+            written = self._journal.append(objects, entry=JournalEntry(parts=parts, stamp=group.position))
+        assert written.entry is not None, "the entry that was handed over"
+        self._state = msgspec.structs.replace(
+            state, position_last=group.position, position=group.position, appends_count=group.appends_count
+        )
+        self._is_at_rest = False
+        self._add(written.entry)
+        self._sessions.newest[session] = NewestGroup(position=group.position, entries=group.entries)
+        return Appended(group.position, is_new=True), written.objects
+
+    def load(self) -> LedgerStart:
+        pointer = self.pointer()
+        after = Position(0) if pointer is None else pointer.position
+        return LedgerStart(pointer=pointer, head=self.head(), records=self.entries_above(after))
+
+    def entries_above(self, after: Position) -> list[LedgerRecord]:
+        """The records above `after` that were not trimmed."""
+        with self._mapped_errors():
+            rows = range(self._row_after(after), len(self._groups))
+            return [record for row in rows for record in self._group(self._groups[row]).records()]
+
+    def read_after(self, after: Position) -> list[LedgerRecord]:
+        """Records above `after` by whole revisions, as many as a tail hands over at once; none where nothing is new."""
+        if after < self._state.trimmed:
+            raise Trimmed(f"position {after} was asked for, everything up to {self._state.trimmed} is trimmed")
+        records: list[LedgerRecord] = []
+        with self._mapped_errors():
+            for row in range(self._row_after(after), len(self._groups)):
+                records.extend(self._group(self._groups[row]).records())
+                if len(records) >= LEDGER_TAIL_RECORDS_MAX:
+                    break
+        return records
+
+    def head(self) -> Head:
+        return self._state.head
+
+    def used_bytes(self) -> int:
+        """The bytes of the entries that were not trimmed, and of the state."""
+        return self._used_bytes + len(self._encoded_state())
+
+    # Snapshots.
+
+    def pointer(self) -> SnapshotPointer | None:
+        return self._state.snapshot
+
+    def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        self._check_open()
+        if self.pointer() != expected:
+            return False
+        self._change(pointer=stored_pointer(pointer))
+        return True
+
+    def trim_step(self, position: Position) -> tuple[Position, bool]:
+        """Drop the entries at or below `position`; all of them, as no entry is touched for it.
+
+        Returns the position up to which everything is dropped now, and that there is no more to drop.
+        """
+        self._check_open()
+        pointer = self.pointer()
+        covered = Position(0) if pointer is None else pointer.position
+        if position > covered:
+            raise LedgerCorrupt(f"trim up to {position} was asked for, but the snapshot covers only up to {covered}")
+        count = self._row_after(position)
+        if count:
+            last = self._groups[count - 1]
+            appends_count = self._state.trimmed_appends_count + count
+            self._change(trimmed=last.stamp, trimmed_appends_count=appends_count)
+            self._drop(count)
+        return Position(self._state.trimmed), False
+
+    def fence(self) -> None:
+        self._sessions.check_none()
+        self._change(is_fenced=True)
+
+    def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        check_restart(identity, pointer)
+        if (self.identity, self.pointer()) == (identity, pointer):
+            return
+        if not self._state.is_fenced:
+            raise not_fenced()
+        state = first_state(identity, pointer, number=self._state.number + 1)
+        self._write_state(state)
+        self._drop(len(self._groups))
+
+    def _check_open(self) -> None:
+        """Raise `LedgerCorrupt` where it is fenced."""
+        if self._state.is_fenced:
+            raise being_recovered()
+
+    # Writing.
+
+    def _change(self, **changes: object) -> None:
+        """Write a new state, with these changes. Without any it says how far the ledger has come."""
+        self._write_state(msgspec.structs.replace(self._state, number=self._state.number + 1, **changes))
+
+    def _write_state(self, state: LedgerState) -> None:
+        with self._mapped_errors():
+            self._journal.append(state=encode_state(state))
+        self._state = state
+        self._is_at_rest = True
+
+    def _begin(self, content: JournalContent, cluster_id: str) -> None:
+        identity = LedgerIdentity(cluster_id=cluster_id, incarnation=INCARNATION_FIRST)
+        self._state = first_state(identity, None, number=1)
+        self._journal.settle(content, released_write=-1, current_state=self._encoded_state)
+        self._write_state(self._state)
+
+    def _add(self, location: RecordLocation) -> None:
+        self._groups.append(location)
+        self._used_bytes += location.payload_bytes
+
+    def _drop(self, count: int) -> None:
+        """Forget the first groups, which were trimmed, and give back the files that are not needed any more."""
+        if not count:
+            return
+        released = self._groups[count - 1].write
+        self._used_bytes -= sum(self._groups[row].payload_bytes for row in range(count))
+        self._groups.drop(count)
+        self._journal.release(released)
+        self._journal.take_back_unneeded()
+
+    # Reading.
+
+    def _read(self, content: JournalContent) -> None:
+        """Remember what a start found. Raises `LedgerCorrupt` where something is missing."""
+        if not content.states:
+            raise _damaged("no state of its ledger can be read")
+        newest = content.states[-1]
+        state = decode_state(self._payload(newest))
+        # The head as far as entries before the state show it; it has to be the state's.
+        self._state = msgspec.structs.replace(
+            state, position_last=state.trimmed, position=state.trimmed, appends_count=state.trimmed_appends_count
+        )
+        released_write = -1
+        entries = deque(content.entries)
+        while entries and entries[0].stamp <= state.trimmed:
+            released_write = entries.popleft().write
+        while entries and entries[0].write < newest.write:
+            self._read_group(entries.popleft(), is_older=True)
+        if self.head() != state.head:
+            raise _damaged(f"its ledger lacks entries up to position {state.position}")
+        self._state = state
+        self._is_at_rest = not entries
+        newest_write = entries[-1].write if entries else newest.write
+        while entries:
+            self._read_group(entries.popleft(), is_older=False)
+        if newest_write < content.damaged_write:
+            # Nothing behind the damage shows whether there was an entry: its offsets would be given to other records.
+            raise _damaged("its ledger may lack its newest entries")
+        self._journal.settle(content, released_write=released_write, current_state=self._encoded_state)
+
+    def _read_group(self, location: RecordLocation, *, is_older: bool) -> None:
+        """Remember a group that follows all others; `is_older`: than the newest state."""
+        group, state = self._group(location), self._state
+        is_next = group.appends_count == state.appends_count + 1 and group.position > state.position_last
+        is_state_known = group.state_number <= state.number if is_older else group.state_number == state.number
+        if not (is_next and is_state_known and group.position == location.stamp):
+            raise _damaged(f"its ledger lacks entries or a state before position {group.position}")
+        self._state = msgspec.structs.replace(
+            state, position_last=group.position, position=group.position, appends_count=group.appends_count
+        )
+        self._add(location)
+
+    def _encoded_state(self) -> bytes:
+        return encode_state(self._state)
+
+    def _row_after(self, position: Position) -> int:
+        return bisect_right(self._groups.stamps, position)
+
+    def _group(self, location: RecordLocation) -> StoredGroup:
+        return decode_group(self._payload(location))
+
+    def _payload(self, location: RecordLocation) -> bytes:
+        return self._journal.read("", location, 0, location.payload_bytes)
+
+    def _revision_of(self, session: SessionId, number: int) -> Sequence[LedgerRecord]:
+        """The revision that holds an entry; empty where there is none. Reads backwards: only for a late repeat."""
+        for row in reversed(range(len(self._groups))):
+            group = self._group(self._groups[row])
+            if group.session == session and group.entries[0].number <= number <= group.entries[-1].number:
+                return group.records()
+        return ()
+
+    @contextlib.contextmanager
+    def _mapped_errors(self) -> Generator[None, None, None]:
+        """Turn errors of the journal into the ledger's. What is not damage may pass (a full disk, an I/O error)."""
+        try:
+            yield
+        except (ObjectDamaged, Undecodable, FileNotFoundError) as error:
+            raise _damaged(str(error)) from error
+        except OSError as error:
+            raise LedgerUnavailable(
+                f"the journal could not be read or written ({error}): check the disk and its free space"
+            ) from error
+
+
+def _damaged(reason: str) -> LedgerCorrupt:
+    return LedgerCorrupt(f"the journal is damaged ({reason}): {REMEDY}")

@@ -1,0 +1,238 @@
+"""The bytes of a journal: records of four kinds, one after the other, in files that are used again.
+
+Rule: pure. A file begins with its number, a nonce, and the number of its first write; every record repeats the nonce.
+No producer can guess it, so bytes that an earlier use of the file left behind are never taken for a record. Integers are
+little-endian. Decision: docs/adr/0048-a-journal-for-the-embedded-broker.md.
+
+    file    magic 8 | crc32c u32 of the fields after it | format u32 | number u64 | nonce 16 | first write u64 | zeros 16
+    record  magic 4 | crc32c u32 of the fields after it but the state, and of the name | nonce 16 | write u64 |
+            payload bytes u64 | stamp i64 | payload crc32c u32 | name bytes u16 | index u16 | count u16 | kind u8 |
+            flags u8 | state u8 | zeros 3 | name | payload | padding to 8
+
+All records that were handed over together are one *write*: they have its number, their index in it, and their count. A
+write is whole or does not count. Flag 1 says that every earlier write was synced before this one began. The state alone
+is ever changed in place: an object that is deleted is marked. It is under no checksum, and read as what most of its bits
+say, so that no single bit changes it.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from crc32c import crc32c
+
+from storage.keys import KEY_BYTES_MAX
+
+FILE_HEADER: Final = struct.Struct("<8sIIQ16sQ16x")
+RECORD_HEADER: Final = struct.Struct("<4sI16sQQqIHHHBBB3x")
+FORMAT: Final = 1
+FILE_HEADER_BYTES: Final = FILE_HEADER.size
+RECORD_HEADER_BYTES: Final = RECORD_HEADER.size
+NONCE_BYTES: Final = 16
+RECORD_BYTES_READ: Final = RECORD_HEADER_BYTES + KEY_BYTES_MAX
+"""The bytes that are read to find out what a record is."""
+STATE_POSITION: Final = 60
+"""The offset of the state, within a record."""
+LIVE, DEAD = b"L", b"\xb3"
+NUMBERS_END: Final = 0x7FFF_FFFF_0000_0000
+"""Files with this number, or a higher one, were given it by hand: no file could follow them."""
+RECORDS_PER_WRITE_MAX: Final = 0xFFFF
+NO_SUCCESSOR: Final = -1
+"""The stamp of a record that ends a file behind which no other one was begun."""
+
+_FILE_MAGIC: Final = b"PNSTJRNL"
+_RECORD_MAGIC: Final = b"JREC"
+_FILE_CRC_FIRST: Final = 12
+"""Where the bytes under a file header's checksum begin."""
+_NONCE_FIRST = _CRC_FIRST = 8
+"""Where the bytes under a record's checksum begin."""
+_ALIGNMENT: Final = 8
+_RANDOM_BITS: Final = 32
+_SYNCED_BEFORE: Final = 1
+_MAJORITY_BITS: Final = 4
+_DAMAGED_BITS: Final = 16
+"""Nonces of two files differ in about 64 bits of 128."""
+
+
+class RecordKind(IntEnum):
+    """The kind of a record's payload."""
+
+    OBJECT = 1
+    """An object of the store, which is needed until it is marked as deleted. Name: its key; stamp: when it was put."""
+    ENTRY = 2
+    """An entry of the journal's owner, which is needed until the owner releases it. Stamp: the owner's."""
+    STATE = 3
+    """A state of the journal's owner: the newest one counts, and each file begins with it."""
+    END = 4
+    """The end of a file: nothing behind it counts. Stamp: the number of the file behind, or NO_SUCCESSOR."""
+
+
+_KINDS: Final = frozenset(RecordKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileHeader:
+    """The header of a file."""
+
+    number: int
+    nonce: bytes
+    write_first: int
+    """Whatever earlier files have from this write on does not count: its sync failed, or a crash has torn it."""
+    format: int = FORMAT
+    """The format of the file's records: a program that does not know it must not judge them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalRecord:
+    """The header of a record; `payload_first` counts from the record's first byte."""
+
+    kind: RecordKind
+    name: str
+    stamp: int
+    write: int
+    index: int
+    count: int
+    payload_first: int
+    payload_bytes: int
+    payload_crc: int
+    is_synced_before: bool
+    """Whether every earlier write was synced before this one began."""
+    is_live: bool = True
+
+    @property
+    def record_bytes(self) -> int:
+        """The bytes up to the next record."""
+        return aligned(self.payload_first + self.payload_bytes)
+
+    @property
+    def is_last_of_write(self) -> bool:
+        return self.index == self.count - 1
+
+
+def file_number(highest: int, nonce: bytes) -> int:
+    """The number of the file that follows the one of the number `highest`, -1 where there is none.
+
+    Its lower half is random, so that a file gets the number of one that was moved away once in four thousand million
+    cases (ADR 30).
+    """
+    return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | _random_part(nonce)
+
+
+def is_named_after(number: int, nonce: bytes) -> bool:
+    """Whether `number` was given to the file of `nonce`."""
+    return number % (1 << _RANDOM_BITS) == _random_part(nonce)
+
+
+def encode_file_header(header: FileHeader) -> bytes:
+    values = (header.format, header.number, header.nonce, header.write_first)
+    fields = FILE_HEADER.pack(_FILE_MAGIC, 0, *values)
+    return FILE_HEADER.pack(_FILE_MAGIC, crc32c(fields[_FILE_CRC_FIRST:]), *values)
+
+
+def read_file_header(content: bytes) -> FileHeader | None:
+    """The header in the first bytes of a file; None where they are not those of a journal's file, or unreadable."""
+    if len(content) < FILE_HEADER_BYTES:
+        return None
+    _, _, version, number, nonce, write_first = FILE_HEADER.unpack_from(content)
+    header = FileHeader(number=number, nonce=nonce, write_first=write_first, format=version)
+    return header if content[:FILE_HEADER_BYTES] == encode_file_header(header) else None
+
+
+def encode_record_header(record: JournalRecord, nonce: bytes) -> bytes:
+    """The bytes before the payload: header and name."""
+    name = record.name.encode()
+    values = (
+        nonce,
+        record.write,
+        record.payload_bytes,
+        record.stamp,
+        record.payload_crc,
+        len(name),
+        record.index,
+        record.count,
+        record.kind,
+        _SYNCED_BEFORE if record.is_synced_before else 0,
+        LIVE[0] if record.is_live else DEAD[0],
+    )
+    crc = _crc(RECORD_HEADER.pack(_RECORD_MAGIC, 0, *values), name)
+    return RECORD_HEADER.pack(_RECORD_MAGIC, crc, *values) + name
+
+
+def padding(record_bytes: int) -> bytes:
+    """The padding after header, name and payload of `record_bytes` together."""
+    return bytes(aligned(record_bytes) - record_bytes)
+
+
+def aligned(count: int) -> int:
+    """The multiple of eight that is at least `count`: records begin at such positions."""
+    return -count % _ALIGNMENT + count
+
+
+def read_record(buffer: bytes, nonce: bytes) -> JournalRecord | None:
+    """The record whose header and name `buffer` begins with; None where there is none of this file's."""
+    if len(buffer) < RECORD_HEADER_BYTES:
+        return None
+    fields = RECORD_HEADER.unpack_from(buffer)
+    magic, crc, record_nonce, write, payload_bytes, stamp, payload_crc, name_bytes, index, count, *bytes_at_end = fields
+    kind, flags, state = bytes_at_end
+    payload_first = RECORD_HEADER_BYTES + name_bytes
+    if magic != _RECORD_MAGIC or record_nonce != nonce or len(buffer) < payload_first:
+        return None
+    name = buffer[RECORD_HEADER_BYTES:payload_first]
+    if crc != _crc(buffer, name) or kind not in _KINDS:
+        return None
+    return JournalRecord(
+        kind=RecordKind(kind),
+        name=name.decode(),
+        stamp=stamp,
+        write=write,
+        index=index,
+        count=count,
+        payload_first=payload_first,
+        payload_bytes=payload_bytes,
+        payload_crc=payload_crc,
+        is_synced_before=bool(flags & _SYNCED_BEFORE),
+        is_live=(state ^ DEAD[0]).bit_count() >= _MAJORITY_BITS,
+    )
+
+
+def next_record(buffer: bytes, nonce: bytes, first: int = 0) -> int | None:
+    """Where the next record of this file begins, at `first` or behind it; None where `buffer` has none.
+
+    `buffer` begins where a record could begin.
+    """
+    at = buffer.find(nonce, first + _NONCE_FIRST)
+    while at >= 0:
+        position = at - _NONCE_FIRST
+        if position % _ALIGNMENT == 0 and read_record(buffer[position : position + RECORD_BYTES_READ], nonce):
+            return position
+        at = buffer.find(nonce, at + 1)
+    return None
+
+
+def resembles_record(buffer: bytes, nonce: bytes) -> bool:
+    """Whether `buffer` begins with what may have been a record of this file, a few bits of which have changed."""
+    candidate = buffer[_NONCE_FIRST : _NONCE_FIRST + NONCE_BYTES]
+    differing = int.from_bytes(candidate, "little") ^ int.from_bytes(nonce, "little")
+    return len(candidate) == NONCE_BYTES and differing.bit_count() <= _DAMAGED_BITS
+
+
+def nonces_in(buffer: bytes) -> Iterator[bytes]:
+    """The nonces of the records in `buffer`, in their order, whatever files' they are."""
+    position = buffer.find(_RECORD_MAGIC)
+    while position >= 0:
+        nonce = buffer[position + _NONCE_FIRST : position + _NONCE_FIRST + NONCE_BYTES]
+        is_aligned = position % _ALIGNMENT == 0
+        if is_aligned and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
+            yield nonce
+        position = buffer.find(_RECORD_MAGIC, position + 1)
+
+
+def _random_part(nonce: bytes) -> int:
+    return int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
+
+
+def _crc(header: bytes, name: bytes) -> int:
+    return crc32c(name, crc32c(header[_CRC_FIRST:STATE_POSITION]))

@@ -1,0 +1,403 @@
+"""A journal: appends objects and entries to its newest file, finds them again after a crash, and uses files again.
+
+Rule: blocking. `append` is called by one thread at a time, the rest by any. A write counts once its file is synced, and
+a file once the folder is; to a file whose sync failed nothing is added, because the failed sync may have dropped its
+pages. A start never appends to a file of an earlier one. What the names of files say is not believed. Bytes:
+`storage.embedded.journal.format`. What a start finds: `storage.embedded.journal.opening`.
+
+A file is needed while one of its objects is not marked as deleted, or one of its entries is not released.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Lock
+
+from crc32c import crc32c
+
+from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
+from storage.embedded.journal.folder import JournalFolder
+from storage.embedded.journal.format import (
+    DEAD,
+    FILE_HEADER_BYTES,
+    NO_SUCCESSOR,
+    STATE_POSITION,
+    RecordKind,
+    read_file_header,
+    read_record,
+)
+from storage.embedded.journal.opening import JournalFiles
+from storage.embedded.journal.records import (
+    JournalContent,
+    JournalEntry,
+    JournalFile,
+    JournalObject,
+    RecordLocation,
+    Written,
+)
+from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.local_files import Files
+from storage.object_store import Buffer, ObjectDamaged
+from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
+
+
+class Journal:
+    """The files of `folder`, which exists, and to which no other process writes.
+
+    `new_nonce` gives 16 unguessable bytes. A file that has reached `file_bytes_target` is followed by another one, and
+    gets its blocks `allocated_bytes_step` at a time. `is_durable=False` leaves out every sync: a crash of the machine
+    (not of the process) may lose the newest writes.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        new_nonce: Callable[[], bytes],
+        is_durable: bool,
+        files: Files,
+        file_bytes_target: int = JOURNAL_FILE_BYTES_TARGET,
+        allocated_bytes_step: int = JOURNAL_ALLOCATED_BYTES_STEP,
+        on_damage: OnDamage = ignore_damage,
+        on_removed: OnRemoved = ignore_removed,
+    ) -> None:
+        self._is_durable = is_durable
+        self._files = files
+        self._file_bytes_target = file_bytes_target
+        self._allocated_bytes_step = allocated_bytes_step
+        self._on_damage = on_damage
+        self._on_removed = on_removed
+        self._journal_files = JournalFiles(folder, files, on_damage=on_damage)
+        self.path = self._journal_files.path
+        self._folder = JournalFolder(folder, self.path, new_nonce=new_nonce, is_durable=is_durable, files=files)
+        self._lock = Lock()
+        """Held while files are added or removed here, and while what of them is needed changes."""
+        self._begun: dict[int, JournalFile] = {}
+        """By number, in order: every file that was begun and not taken back."""
+        self._renamed: set[JournalFile] = set()
+        self._released_write = -1
+        self._write_next = 0
+        self._current_state: Callable[[], bytes] = bytes
+        self._file: JournalFile | None = None
+        """The file that is open for appends, and its descriptor."""
+        self._descriptor = -1
+
+    def open(self) -> JournalContent:
+        """Everything that counts. What a crash has torn is left out, and the newest file is marked where it ends.
+
+        Locks the folder until `close`, and raises `BlockingIOError` where another process has locked it. Nothing is
+        used again or removed before `settle`.
+        """
+        self._folder.lock()
+        try:
+            opened = self._journal_files.read_all()
+            self._folder.number_highest = opened.number_highest
+            self._write_next = opened.content.write_next
+            for begun in opened.begun:
+                self._begun[begun.file.number] = begun.file
+                if begun.is_renamed:
+                    self._renamed.add(begun.file)
+                if begun.file.is_open_ended and not begun.file.is_set_aside and not begun.is_renamed:
+                    self._mark_end(begun.file, NO_SUCCESSOR, is_synced=True)
+            for number in opened.unused:
+                self._folder.take_back(number)
+        except BaseException:
+            self.close()
+            raise
+        return opened.content
+
+    def settle(
+        self, content: JournalContent, *, released_write: int, current_state: Callable[[], bytes] = bytes
+    ) -> None:
+        """Leave the folder as if no crash had been, now that its owner knows what `open` found.
+
+        `released_write`: entries of this write and of earlier ones are not needed. `current_state` gives the owner's
+        state, with which each new file begins; empty where there is none.
+        """
+        self._current_state, self._released_write = current_state, released_write
+        try:
+            self.mark_dead(content.replaced)
+        except OSError:  # an object that is deleted could only have to be deleted again
+            for location in content.replaced:
+                location.file.is_damaged = True  # used again, it would bring back what could not be marked
+        for file in self._renamed:
+            # This program renames a file once nothing in it is needed. So somebody else has renamed it.
+            if self._is_needed(file):
+                file.is_damaged = file.is_set_aside = True
+                self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
+        self.take_back_unneeded()
+        self._folder.sync()
+
+    def append(
+        self, objects: Sequence[JournalObject] = (), *, entry: JournalEntry | None = None, state: bytes | None = None
+    ) -> Written:
+        """Write and sync everything by one call each: the objects, then the entry, then the new state.
+
+        After an `OSError` nothing of it counts, unless the process ends before the next append: then it may.
+        """
+        file = self._file_for_append()
+        is_new = not file.end
+        write = JournalWrite(file, self._write_next, is_synced_before=self._is_durable)
+        first_state = self._current_state() if is_new and state is None else b""
+        if first_state:
+            write.add(RecordKind.STATE, [first_state])
+        objects_first = write.count
+        for stored in objects:
+            write.add(RecordKind.OBJECT, stored.parts, name=stored.key, stamp=stored.modified_ms)
+        if entry is not None:
+            write.add(RecordKind.ENTRY, entry.parts, stamp=entry.stamp)
+        if state is not None:
+            write.add(RecordKind.STATE, [state])
+        parts, locations = write.encode()
+        end = locations[-1].end
+        self._write(file, parts, end)
+        written = Written(
+            write=self._write_next,
+            objects=locations[objects_first : objects_first + len(objects)],
+            entry=None if entry is None else locations[objects_first + len(objects)],
+        )
+        with self._lock:
+            # Here, and not by the caller: else the file might be taken back before the caller has counted.
+            file.end, file.write_end = end, self._write_next + 1
+            file.objects_live += len(objects)
+            if entry is not None:
+                file.entry_write_last = self._write_next
+        self._write_next += 1
+        if is_new:
+            self._end_predecessor(file)
+        return written
+
+    def read(self, name: str, location: RecordLocation, byte_first: int, byte_count: int) -> bytes:
+        """Bytes of a payload. `FileNotFoundError` where its file has been taken back since.
+
+        Of a whole payload the checksum is checked (safety rule S20): `ObjectDamaged` where it is wrong. A caller that
+        reads a part checks the record batches in it. `name`: an object's key, empty for entries and states.
+        """
+        path = self.path(location.file.number)
+        with self._opened(location.file) as descriptor:
+            held = self._files.readable(descriptor)
+            content = held.read(byte_count, location.payload_first + byte_first)
+            unreadable = next(iter(held.stretches), None)
+            # Asked after the payload: a file is written from its beginning, so a header that stands vouches for it.
+            header = held.read(location.payload_first - location.record_first, location.record_first)
+            record = read_record(header, location.file.nonce)
+            if held.stretches:
+                location.file.is_damaged = location.file.is_set_aside = True
+            if record is None or (record.name, record.write) != (name, location.write):
+                self._check_nonce(descriptor, location.file)
+                raise ObjectDamaged(f"{name or 'an entry'}: its header in {path} cannot be read")
+        if unreadable is not None:
+            first, end, reason = unreadable
+            raise ObjectDamaged(f"{name or 'an entry'}: bytes {first} to {end} of {path} cannot be read: {reason}")
+        if len(content) != byte_count:
+            raise ObjectDamaged(f"{name or 'an entry'}: {path} ends within it")
+        if byte_count == location.payload_bytes and crc32c(content) != location.payload_crc:
+            raise ObjectDamaged(f"{name or 'an entry'}: its checksum in {path} is wrong")
+        return content
+
+    def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
+        """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
+        them again. Objects of one file are marked together, or an `OSError` says that some may be."""
+        by_file: dict[JournalFile, list[RecordLocation]] = {}
+        for location in locations:
+            by_file.setdefault(location.file, []).append(location)
+        for file, marked in by_file.items():
+            with self._opened(file, is_writing=True) as descriptor:
+                self._check_nonce(descriptor, file)
+                for location in marked:
+                    self._files.write_at(descriptor, [DEAD], location.record_first + STATE_POSITION)
+                if self._is_durable:
+                    self._files.sync_data(descriptor)
+            with self._lock:
+                file.objects_live -= len(marked)
+
+    def release(self, write: int) -> None:
+        """Entries of this write and of earlier ones are not needed any more, and a state that says so is durable."""
+        self._released_write = max(self._released_write, write)
+
+    def take_back_unneeded(self) -> None:
+        """Use files again, or remove them, of which nothing is needed any more."""
+        with self._lock:
+            begun = list(self._begun.values())
+        for file in begun:
+            with self._lock:
+                if self._is_needed(file) or self._is_kept(file):
+                    continue
+                del self._begun[file.number]
+            if not self._is_own(file):
+                continue
+            if file.is_damaged:
+                self._folder.remove(file.number)
+            else:
+                self._folder.take_back(file.number)
+            self._on_removed(self.path(file.number))
+
+    def drop_spares(self) -> None:
+        """Remove the files that wait to be used again: the disk is full."""
+        self._folder.drop_spares()
+
+    def close(self) -> None:
+        """Mark the newest file as ended, and unlock the folder."""
+        if self._file is not None:
+            self._end_file(self._file)
+        self._folder.unlock()
+
+    @property
+    def used_bytes(self) -> int:
+        """The bytes of all files that were begun, up to where they end."""
+        with self._lock:
+            return sum(file.end for file in self._begun.values())
+
+    def _is_needed(self, file: JournalFile) -> bool:
+        return file.objects_live > 0 or file.entry_write_last > self._released_write
+
+    def _is_kept(self, file: JournalFile) -> bool:
+        """Whether a file stays although nothing in it is needed.
+
+        The newest one has the newest state. One behind a file that does not say where it ends says it.
+        """
+        others = self._begun.values()
+        is_newest = not any(other.number > file.number and other.end > FILE_HEADER_BYTES for other in others)
+        is_pinned = any(other.number < file.number and other.is_open_ended for other in others)
+        return is_newest or is_pinned or file.is_set_aside
+
+    # Appending.
+
+    def _file_for_append(self) -> JournalFile:
+        if self._file is not None and self._file.end < self._file_bytes_target:
+            return self._file
+        if self._file is not None:
+            self._files.close(self._descriptor)
+            self._file = None  # where it ends is marked once the next file is durable: `_end_predecessor`
+        number, nonce, descriptor = self._folder.begin_file()
+        allocated_bytes = os.fstat(descriptor).st_size
+        file = JournalFile(
+            number=number,
+            nonce=nonce,
+            write_first=self._write_next,
+            end=0,
+            write_end=self._write_next,
+            allocated_bytes=allocated_bytes,
+        )
+        with self._lock:
+            self._begun[number] = file
+        self._file, self._descriptor = file, descriptor
+        return file
+
+    def _write(self, file: JournalFile, parts: Sequence[Buffer], end: int) -> None:
+        try:
+            self._allocate(file, end)
+        except OSError:
+            if not file.end:
+                self._discard(file)
+            raise
+        is_written = False
+        try:
+            self._files.write_at(self._descriptor, parts, file.end)
+            is_written = True
+            if self._is_durable:
+                self._files.sync_data(self._descriptor)
+        except OSError:
+            self._take_away(file, is_sync_failed=is_written)
+            raise
+
+    def _allocate(self, file: JournalFile, end: int) -> None:
+        """Give the file blocks ahead of use: a full disk rejects a write before any of it is written, and what blocks
+        there are stays for smaller writes."""
+        if end <= file.allocated_bytes:
+            return
+        step = self._allocated_bytes_step
+        allocated_bytes = -(-end // step) * step
+        try:
+            self._files.allocate(self._descriptor, file.allocated_bytes, allocated_bytes)
+        except OSError:
+            allocated_bytes = end
+            self._files.allocate(self._descriptor, file.allocated_bytes, allocated_bytes)
+        file.allocated_bytes = allocated_bytes
+
+    def _take_away(self, file: JournalFile, *, is_sync_failed: bool) -> None:
+        """Take away what a failed write has left. After a failed sync, or where that fails too, the file is over.
+
+        A file that has nothing else is removed.
+        """
+        is_over = is_sync_failed
+        try:
+            self._files.truncate(self._descriptor, file.end)
+            file.allocated_bytes = file.end
+        except OSError:
+            is_over = file.is_damaged = True
+        if not file.end:
+            self._discard(file)
+        elif is_over:
+            self._end_file(file)
+
+    def _discard(self, file: JournalFile) -> None:
+        """Remove the file that is open for appends: nothing in it counts."""
+        self._files.close(self._descriptor)
+        self._file = None
+        with self._lock:
+            del self._begun[file.number]
+        self._folder.remove(file.number)
+
+    def _end_file(self, file: JournalFile) -> None:
+        """Append nothing more to the open file: mark where it ends, and give back the blocks behind."""
+        with suppress(OSError):
+            self._files.truncate(self._descriptor, file.end)
+        self._write_end(self._descriptor, file, NO_SUCCESSOR, is_synced=True)
+        self._files.close(self._descriptor)
+        self._file = None
+
+    def _end_predecessor(self, file: JournalFile) -> None:
+        """Mark where the file before ends, and by which one it is followed: so that a missing one is noticed.
+
+        It is not synced. Where the mark is lost, the next file says from which write on the one before does not count.
+        """
+        with self._lock:
+            earlier = [other for other in self._begun.values() if other.number < file.number]
+        predecessor = max(earlier, key=lambda other: other.number, default=None)
+        if predecessor is not None and not predecessor.is_set_aside and predecessor not in self._renamed:
+            self._mark_end(predecessor, file.number, is_synced=predecessor.is_open_ended)
+
+    def _mark_end(self, file: JournalFile, successor: int, *, is_synced: bool) -> None:
+        """Mark where a file ends that is not open for appends."""
+        file.is_open_ended = True
+        with suppress(OSError), self._opened(file, is_writing=True) as descriptor:
+            self._check_nonce(descriptor, file)
+            self._write_end(descriptor, file, successor, is_synced=is_synced)
+
+    def _write_end(self, descriptor: int, file: JournalFile, successor: int, *, is_synced: bool) -> None:
+        ending = encode_end(file.nonce, file.write_end, successor=successor, is_synced_before=self._is_durable)
+        file.is_open_ended = True
+        with suppress(OSError):
+            self._files.write_at(descriptor, [ending], file.end)
+            if is_synced and self._is_durable:
+                self._files.sync_data(descriptor)
+            file.is_open_ended = False
+        # What a failed write has left behind the end is told from what counts by the next file alone.
+        file.is_damaged |= file.is_open_ended
+
+    # Descriptors.
+
+    @contextmanager
+    def _opened(self, file: JournalFile, *, is_writing: bool = False) -> Iterator[int]:
+        descriptor = self._files.open_existing(self.path(file.number), is_writing=is_writing)
+        try:
+            yield descriptor
+        finally:
+            self._files.close(descriptor)
+
+    def _check_nonce(self, descriptor: int, file: JournalFile) -> None:
+        """Raise `FileNotFoundError` where the file is another one by now: it was used again, or renamed."""
+        header = read_file_header(self._files.readable(descriptor).read(FILE_HEADER_BYTES, 0))
+        if header is not None and header.nonce != file.nonce:
+            path = self.path(file.number)
+            raise FileNotFoundError(errno.ENOENT, "its file has the name of another one", path)
+
+    def _is_own(self, file: JournalFile) -> bool:
+        try:
+            with self._opened(file) as descriptor:
+                self._check_nonce(descriptor, file)
+        except OSError:
+            return False
+        return True

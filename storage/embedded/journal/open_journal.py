@@ -1,0 +1,133 @@
+"""A journal that is open: the one thread that writes it, threads that read it, and where its objects are.
+
+Rule: what is where belongs to the event loop; files are touched by threads. Writes are carried out in the order of the
+calls. A store (`storage.embedded.journal.store`) and a ledger share one of these, so that one call may take bytes of
+both.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
+from storage.embedded.journal.journal import Journal
+from storage.embedded.journal.records import JournalContent, JournalObject, RecordLocation
+from storage.embedded.local_files import Files, errors_of
+from storage.embedded.one_thread import OneThread
+from storage.object_store import StoreMisconfigured
+from storage.store_damage import OnDamage, OnRemoved, ignore_damage, ignore_removed
+
+READ_THREADS = 8
+_Result = TypeVar("_Result")
+
+
+class OpenJournal:
+    """Made by `open`. Its owner closes it after the store and the ledger that use it."""
+
+    def __init__(self, journal: Journal, content: JournalContent, writer: OneThread, on_damage: OnDamage) -> None:
+        self.journal = journal
+        self.content = content
+        """The contents that the start found; the ledger settles them (`Journal.settle`)."""
+        self.on_damage = on_damage
+        self.objects = dict(content.objects)
+        """Where each object is."""
+        self.has_gaps = content.has_gaps
+        """Whether an object that was not found may be there, unreadable."""
+        self._writer = writer
+        self._readers = ThreadPoolExecutor(READ_THREADS, "journal-read")
+        self._is_closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        new_nonce: Callable[[], bytes],
+        is_durable: bool = True,
+        files: Files | None = None,
+        file_bytes_target: int = JOURNAL_FILE_BYTES_TARGET,
+        allocated_bytes_step: int = JOURNAL_ALLOCATED_BYTES_STEP,
+        on_damage: OnDamage = ignore_damage,
+        on_removed: OnRemoved = ignore_removed,
+    ) -> Self:
+        """Open the journal in `folder`, whose parent exists; a new folder is made. For the arguments: `Journal`.
+
+        `on_damage` is called with each unreadable part, at the start and when a read finds it; `on_removed` with each
+        file that is not needed any more; both by any thread. Raises `StoreMisconfigured`, also where another process
+        has the journal open, and `StoreUnavailable`.
+        """
+        files = Files() if files is None else files
+        journal = Journal(
+            str(folder),
+            new_nonce=new_nonce,
+            is_durable=is_durable,
+            files=files,
+            file_bytes_target=file_bytes_target,
+            allocated_bytes_step=allocated_bytes_step,
+            on_damage=on_damage,
+            on_removed=on_removed,
+        )
+        writer = OneThread("journal")
+        try:
+            content = await writer.submit(partial(_open, journal, folder, files, is_durable=is_durable))
+        except BaseException:
+            writer.end()
+            raise
+        return cls(journal, content, writer, on_damage)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def write(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
+        """Carry out `work` in the writing thread, behind everything that was handed over before. It is carried out,
+        even if the future is cancelled."""
+        assert not self._is_closed, "the journal was closed"
+        return self._writer.submit(work)
+
+    def read(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
+        """Carry out `work`, which appends nothing, in one of the reading threads."""
+        assert not self._is_closed, "the journal was closed"
+        return asyncio.get_running_loop().run_in_executor(self._readers, work)
+
+    def keep(self, objects: Sequence[JournalObject], locations: Sequence[RecordLocation]) -> None:
+        """Note where objects are that were written. Earlier ones with their keys are marked as deleted."""
+        replaced: list[RecordLocation] = []
+        for stored, location in zip(objects, locations, strict=True):
+            earlier = self.objects.get(stored.key)
+            if earlier is not None:
+                replaced.append(earlier)
+            self.objects[stored.key] = location
+        if replaced:
+            # Where that fails, the next start does it: of two objects with one key the later counts.
+            self.read(partial(self._forget, replaced)).add_done_callback(asyncio.Future.exception)
+
+    async def close(self) -> None:
+        """Carry out what was handed over, and release the folder."""
+        if not self._is_closed:
+            self._is_closed = True
+            await asyncio.to_thread(self._shut_down)
+
+    def _forget(self, replaced: Sequence[RecordLocation]) -> None:
+        with errors_of("a replaced object"):
+            self.journal.mark_dead(replaced)
+            self.journal.take_back_unneeded()
+
+    def _shut_down(self) -> None:
+        self._readers.shutdown()
+        self._writer.join()
+        self.journal.close()
+
+
+def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool) -> JournalContent:
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise StoreMisconfigured(f"{folder} is no folder: move away what has its name, and bring back the journal")
+    with errors_of(str(folder)):
+        files.make_directory(str(folder))
+        if is_durable:
+            files.sync_directory(os.path.dirname(folder))
+        return journal.open()
