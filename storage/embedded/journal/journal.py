@@ -258,8 +258,8 @@ class Journal:
         The newest one has the newest state. One behind a file that does not say where it ends says it.
         """
         others = self._begun.values()
-        is_newest = not any(other.number > file.number and other.end > FILE_HEADER_BYTES for other in others)
-        is_pinned = any(other.number < file.number and other.is_open_ended for other in others)
+        is_newest = not any(other.own_number > file.own_number and other.end > FILE_HEADER_BYTES for other in others)
+        is_pinned = any(other.own_number < file.own_number and other.is_open_ended for other in others)
         return is_newest or is_pinned or file.is_set_aside
 
     # Appending.
@@ -274,6 +274,7 @@ class Journal:
         allocated_bytes = os.fstat(descriptor).st_size
         file = JournalFile(
             number=number,
+            own_number=number,
             nonce=nonce,
             write_first=self._write_next,
             end=0,
@@ -354,8 +355,8 @@ class Journal:
         It is not synced. Where the mark is lost, the next file says from which write on the one before does not count.
         """
         with self._lock:
-            earlier = [other for other in self._begun.values() if other.number < file.number]
-        predecessor = max(earlier, key=lambda other: other.number, default=None)
+            earlier = [other for other in self._begun.values() if other.own_number < file.own_number]
+        predecessor = max(earlier, key=lambda other: other.own_number, default=None)
         if predecessor is not None and not predecessor.is_set_aside and predecessor not in self._renamed:
             self._mark_end(predecessor, file.number, is_synced=predecessor.is_open_ended)
 

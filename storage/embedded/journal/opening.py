@@ -109,7 +109,7 @@ class JournalFiles:
             is_cut |= begun[-1].judged.is_torn
         content = JournalContent(has_gaps=bool(strays) or any(opened.file.is_set_aside for opened in begun))
         self._fill(content, begun, durable_write)
-        own_numbers = [opened.scan.header.number for opened in begun]
+        own_numbers = [opened.file.own_number for opened in begun]
         numbers = [*own_numbers, *(opened.file.number for opened in begun), *unused, *self._copies]
         highest = max((number for number in numbers if number < NUMBERS_END), default=-1)
         return OpenedFiles(begun=begun, unused=unused, content=content, number_highest=highest)
@@ -161,6 +161,7 @@ class JournalFiles:
         is_set_aside = bool(judged.damages or unreadable)
         file = JournalFile(
             number=named.number,
+            own_number=scan.header.number,
             nonce=scan.header.nonce,
             write_first=scan.header.write_first,
             end=judged.end,

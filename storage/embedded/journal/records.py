@@ -32,6 +32,8 @@ class JournalFile:
 
     number: int
     """The number that it is called by."""
+    own_number: int
+    """The number in its header, which is another one where it was renamed: files are in the order of these."""
     nonce: bytes
     write_first: int
     end: int

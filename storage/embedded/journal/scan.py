@@ -205,8 +205,13 @@ def judge(
 
 
 def successor_of(scan: FileScan) -> int | None:
-    """The number of the file that was begun behind this one, as its end says; None where it says nothing of one."""
-    return None if scan.ending is None or scan.ending.stamp == NO_SUCCESSOR else scan.ending.stamp
+    """The number of the file that was begun behind this one, as its end says; None where it says nothing of one.
+
+    It is written once that file is durable. Without syncs a crash may have lost the file all the same.
+    """
+    ending = scan.ending
+    is_certain = ending is not None and ending.is_synced_before and ending.stamp != NO_SUCCESSOR
+    return ending.stamp if ending is not None and is_certain else None
 
 
 def records_from(read: Read, nonce: bytes, position: int) -> Iterator[RecordAt]:

@@ -1,4 +1,4 @@
-"""A disk under packs: it loses what was not synced, fails as told, keeps a caller waiting, and counts.
+"""A disk under packs and journals: it loses what was not synced, fails as told, keeps a caller waiting, and counts.
 
 Rule: `restore` is what a start finds after the loss of power by the strict reading of POSIX: contents as of the file's
 last sync, names as of the folder's.
@@ -95,6 +95,10 @@ class PackDisk(Files):
                 raise OSError(code, os.strerror(code))
         return super().read_at(descriptor, byte_count, position)
 
+    def allocate(self, descriptor: int, first: int, end: int) -> None:
+        self._begin("allocate")
+        super().allocate(descriptor, first, end)
+
     def truncate(self, descriptor: int, file_bytes: int) -> None:
         self._begin("truncate")
         super().truncate(descriptor, file_bytes)
@@ -114,7 +118,7 @@ class PackDisk(Files):
 
     def sync_directory(self, path: str) -> None:
         self._begin("sync_directory")
-        if self.left_out != "sync_directory" or not path.endswith("packs"):
+        if self.left_out != "sync_directory" or not path.endswith(("packs", "journal")):
             with self._lock:
                 self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
 

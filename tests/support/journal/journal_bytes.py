@@ -1,0 +1,57 @@
+"""The bytes of files of a journal, made by hand."""
+
+from collections.abc import Sequence
+
+from storage.embedded.journal.format import FileHeader, RecordKind, encode_file_header
+from storage.embedded.journal.records import JournalFile
+from storage.embedded.journal.writes import JournalWrite, encode_end
+
+NONCE = bytes(range(1, 17))
+NUMBER = 3
+
+Part = tuple[RecordKind, str, bytes]
+
+
+def an_object(key: str, payload: bytes = b"payload") -> Part:
+    return RecordKind.OBJECT, key, payload
+
+
+def an_entry(payload: bytes) -> Part:
+    return RecordKind.ENTRY, "", payload
+
+
+def a_state(payload: bytes) -> Part:
+    return RecordKind.STATE, "", payload
+
+
+def header(write_first: int = 0, *, number: int = NUMBER, nonce: bytes = NONCE) -> bytes:
+    return encode_file_header(FileHeader(number=number, nonce=nonce, write_first=write_first))
+
+
+def a_write(number: int, *records: Part, nonce: bytes = NONCE, is_synced_before: bool = True) -> bytes:
+    """A write that does not begin its file."""
+    return b"".join(records_of(number, *records, nonce=nonce, is_synced_before=is_synced_before))
+
+
+def records_of(
+    number: int, *records: Part, nonce: bytes = NONCE, is_synced_before: bool = True
+) -> Sequence[bytes]:
+    """The records of a write, each with its padding."""
+    behind = JournalFile(number=NUMBER, own_number=NUMBER, nonce=nonce, write_first=0, end=8, write_end=number)
+    write = JournalWrite(behind, number, is_synced_before=is_synced_before)
+    for kind, name, payload in records:
+        write.add(kind, [payload], name=name, stamp=1)
+    parts, locations = write.encode()
+    content = b"".join(parts)
+    return [content[location.record_first - 8 : location.end - 8] for location in locations]
+
+
+def an_end(write_next: int, *, nonce: bytes = NONCE, successor: int = -1, is_synced_before: bool = True) -> bytes:
+    return encode_end(nonce, write_next, successor=successor, is_synced_before=is_synced_before)
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    """The bytes with one bit changed."""
+    changed = bytearray(content)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)

@@ -1,0 +1,123 @@
+"""Journals of a folder, opened for a test, and what a crash may leave of their last write."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from storage.embedded.journal.journal import Journal
+from storage.embedded.journal.records import JournalEntry, JournalFile, JournalObject, RecordLocation, Written
+from storage.store_damage import StoreDamage
+from tests.support.packs.simulated_disk import PackDisk
+
+FILE_BYTES = 1_000
+"""Bytes after which a file is followed by another, here."""
+STEP_BYTES = 256
+SECTOR_BYTES = 512
+
+
+def nonces(first: int) -> Callable[[], bytes]:
+    """Nonces that differ in many bits, from the `first` on."""
+    numbers = count(first)
+    return lambda: (next(numbers) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128)).to_bytes(16, "big")
+
+
+class JournalUser:
+    """A journal that is open, and its owner: it needs the entries above `released`, and its state is a number."""
+
+    def __init__(
+        self, folder: Path, disk: PackDisk, *, nonce_first: int, is_durable: bool, released_write: int, state: bytes
+    ) -> None:
+        self.disk = disk
+        self.folder = folder
+        self.damages: list[StoreDamage] = []
+        self.removed: list[str] = []
+        self.state = state
+        self.journal = Journal(
+            str(folder),
+            new_nonce=nonces(nonce_first),
+            is_durable=is_durable,
+            files=disk,
+            file_bytes_target=FILE_BYTES,
+            allocated_bytes_step=STEP_BYTES,
+            on_damage=self.damages.append,
+            on_removed=self.removed.append,
+        )
+        self.content = self.journal.open()
+        self.journal.settle(self.content, released_write=released_write, current_state=lambda: self.state)
+
+    def append(
+        self, *keys: str, payload: bytes = b"payload", entry: bytes | None = None, state: bytes | None = None
+    ) -> Written:
+        objects = [JournalObject(key=key, parts=[payload], modified_ms=1) for key in keys]
+        appended = None if entry is None else JournalEntry(parts=[entry], stamp=7)
+        written = self.journal.append(objects, entry=appended, state=state)
+        self.state = self.state if state is None else state
+        return written
+
+    def read(self, key: str, location: RecordLocation) -> bytes:
+        return self.journal.read(key, location, 0, location.payload_bytes)
+
+    def objects(self) -> dict[str, bytes]:
+        """The objects that the start has found."""
+        return {key: self.read(key, location) for key, location in self.content.objects.items()}
+
+    def entries(self) -> list[bytes]:
+        """The entries that the start has found."""
+        return [self.read("", location) for location in self.content.entries]
+
+    def states(self) -> list[bytes]:
+        return [self.read("", location) for location in self.content.states]
+
+    def details(self, *, is_certain: bool = True) -> list[str]:
+        """The damages that were reported."""
+        return [damage.detail for damage in self.damages if damage.is_certain is is_certain]
+
+    def delete(self, key: str, location: RecordLocation) -> None:
+        assert self.read(key, location) is not None
+        self.journal.mark_dead([location])
+        self.journal.take_back_unneeded()
+
+    def path(self, file: JournalFile) -> Path:
+        return Path(self.journal.path(file.number))
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def last_file(self) -> Path:
+        return self.folder / self.files()[-1]
+
+
+@contextmanager
+def opened_journal(
+    folder: Path,
+    disk: PackDisk | None = None,
+    *,
+    nonce_first: int = 1,
+    is_durable: bool = True,
+    released_write: int = -1,
+    state: bytes = b"",
+) -> Iterator[JournalUser]:
+    """`nonce_first`: another one for each opening of a folder, as nonces do not come again."""
+    disk = PackDisk() if disk is None else disk
+    folder.mkdir(exist_ok=True)
+    disk.sync_directory(str(folder.parent))
+    user = JournalUser(
+        folder, disk, nonce_first=nonce_first, is_durable=is_durable, released_write=released_write, state=state
+    )
+    try:
+        yield user
+    finally:
+        user.journal.close()
+        assert disk.open == set(), "descriptors are left"
+
+
+def torn(before: bytes, after: bytes, is_new: Callable[[int], bool]) -> bytes:
+    """What a loss of power leaves of a file that was written from `before` to `after` without a sync: each sector is
+    either old or new, as `is_new` says of its number. A sector behind the old end is zeros where it is old."""
+    old = before.ljust(len(after), b"\0")
+    new = after.ljust(len(old), b"\0")
+    sectors = range(0, len(old), SECTOR_BYTES)
+    return b"".join(
+        (new if is_new(row) else old)[first : first + SECTOR_BYTES] for row, first in enumerate(sectors)
+    )
