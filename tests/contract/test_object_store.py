@@ -28,7 +28,7 @@ from storage.object_store import (
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.support.services.local_services import Minio
-from tests.support.stores.contract_stores import NoObserver, bucket_numbers, packs, with_packs
+from tests.support.stores.contract_stores import NoObserver, bucket_numbers, journal_store, packs, with_packs
 
 MIB = 1024 * 1024
 ODD_KEYS = (
@@ -78,12 +78,14 @@ def on_s3(folder: Path, request: pytest.FixtureRequest) -> ObjectStore:
     return S3Store(S3Settings.from_environment(f"s3://{bucket}/some/prefix", minio.settings))
 
 
-BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore]] = {
+BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore | Awaitable[ObjectStore]]] = {
     "memory": lambda folder, request: MemoryStore(),
     "local": lambda folder, request: LocalStore(folder / "store"),
     "local unsynced": lambda folder, request: LocalStore(folder / "store", is_durable=False),
     "packs": lambda folder, request: packs(folder / "packs"),
     "packs unsynced": lambda folder, request: packs(folder / "packs", is_durable=False),
+    "journal": lambda folder, request: journal_store(folder / "journal"),
+    "journal unsynced": lambda folder, request: journal_store(folder / "journal", is_durable=False),
     "local with packs": lambda folder, request: with_packs(folder / "store"),
     "s3": on_s3,
     "memory retrying": lambda folder, request: retrying(MemoryStore()),
@@ -98,6 +100,7 @@ BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore]] = {
 @pytest.fixture(params=BACKENDS)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[ObjectStore]:
     made = BACKENDS[request.param](tmp_path, request)
+    made = await made if isinstance(made, Awaitable) else made
     yield made
     await made.close()
 

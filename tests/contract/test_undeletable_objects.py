@@ -27,7 +27,7 @@ from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.support.services.local_services import Minio
 from tests.support.services.minio_credentials import limited_keys
-from tests.support.stores.contract_stores import NoObserver
+from tests.support.stores.contract_stores import NoObserver, journal_store
 
 PROTECTED = "intake/kept/1"
 OTHERS = ("intake/a/1", "intake/z/1", "lake/a", "lake/z")
@@ -111,6 +111,19 @@ async def packs(folder: Path, request: pytest.FixtureRequest) -> tuple[ObjectSto
     return store, lift
 
 
+async def journal(folder: Path, request: pytest.FixtureRequest) -> tuple[ObjectStore, Lift]:
+    """The protected object is alone in a file that cannot be written any more."""
+    files = ProtectedFiles()
+    store = await journal_store(folder / "journal", files=files, file_bytes_target=1)
+    files.protected.add(f"{folder}/journal/{0:016x}.journal")  # the one that the first object comes into
+
+    def lift() -> ObjectStore:
+        files.protected.clear()
+        return store
+
+    return store, lift
+
+
 def routed(*, is_protected_below: bool) -> "Maker":
     async def make(folder: Path, request: pytest.FixtureRequest) -> tuple[ObjectStore, Lift]:
         protecting, lift = await in_memory(folder, request)
@@ -152,6 +165,7 @@ BACKENDS: dict[str, Maker] = {
     "memory failing": in_memory,
     "local": local,
     "packs": packs,
+    "journal": journal,
     "routed, protected below": routed(is_protected_below=True),
     "routed, protected among the others": routed(is_protected_below=False),
     "retrying": wrapped(retrying),

@@ -77,6 +77,7 @@ class JournalFiles:
         self._files = files
         self._on_damage = on_damage
         self._copies: list[int] = []
+        self._unreadable: list[int] = []
 
     def path(self, number: int) -> str:
         return f"{self._folder}/{number:016x}{SUFFIX}"
@@ -107,10 +108,11 @@ class JournalFiles:
             write_end = min((later.scan.header.write_first for later in scans[row + 1 :]), default=None)
             begun.append(self._judge(named, durable_write=durable_write, write_end=write_end, is_void=is_cut))
             is_cut |= begun[-1].judged.is_torn
-        content = JournalContent(has_gaps=bool(strays) or any(opened.file.is_set_aside for opened in begun))
+        has_damage = bool(strays or self._unreadable) or any(opened.file.is_set_aside for opened in begun)
+        content = JournalContent(has_gaps=has_damage)
         self._fill(content, begun, durable_write)
         own_numbers = [opened.file.own_number for opened in begun]
-        numbers = [*own_numbers, *(opened.file.number for opened in begun), *unused, *self._copies]
+        numbers = [*own_numbers, *self.numbers()]
         highest = max((number for number in numbers if number < NUMBERS_END), default=-1)
         return OpenedFiles(begun=begun, unused=unused, content=content, number_highest=highest)
 
@@ -125,10 +127,13 @@ class JournalFiles:
             with self._opened(number) as held:
                 self._check_format(number, held)
                 scan = scan_file(ReadAhead(held.read), number)
-                if scan is None:
-                    unused.append(number)
-                else:
+                if scan is not None:
                     scans.append(_NamedScan(number, scan, held.stretches))
+                elif held.stretches or _is_damaged(held.read(FILE_HEADER_BYTES, 0)):
+                    self._unreadable.append(number)
+                    self._report(number, "nothing of it is readable")
+                else:
+                    unused.append(number)
         scans.sort(key=lambda named: (named.scan.header.number, named.is_renamed))
         originals: dict[bytes, int] = {}
         for named in scans:
@@ -192,6 +197,9 @@ class JournalFiles:
                     case _:
                         pass
         content.write_next = max(content.write_next, durable_write)
+        newest = max((opened.file.number for opened in begun), default=-1)
+        if any(number > newest for number in self._unreadable):
+            content.damaged_write = EVERY_WRITE
         successor = successor_of(begun[-1].scan) if begun else None
         if successor is not None:
             content.damaged_write = EVERY_WRITE
@@ -254,6 +262,12 @@ def _add_object(content: JournalContent, key: str, location: RecordLocation) -> 
         content.replaced.append(earlier)
     location.file.objects_live += 1
     content.objects[key] = location
+
+
+def _is_damaged(header: bytes) -> bool:
+    """Whether a file that was never begun, by its records, has other bytes than one that was not: zeros, or the header
+    of an earlier use."""
+    return len(header) == FILE_HEADER_BYTES and any(header) and read_file_header(header) is None
 
 
 def _is_whole(held: ReadableBytes, scanned: RecordAt) -> bool:

@@ -1,4 +1,4 @@
-"""The SQLite ledger and the ledger in memory do the same, whatever is asked of them and whatever is lost on the way."""
+"""The embedded ledgers and the ledger in memory do the same, whatever is asked of them and is lost on the way."""
 
 import asyncio
 import sqlite3
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.ledger.append_rules import Appended
+from coordinator.ledger.journal import JournalLedger
+from coordinator.ledger.journal_file import JournalLedgerFile
 from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Fenced, Ledger, LedgerEntry, LedgerError, LedgerUnavailable, SnapshotPointer
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import Position, SessionId
+from storage.embedded.journal.open_journal import OpenJournal
+from tests.support.journal.opened_journals import nonces
 
 if TYPE_CHECKING:
     from sqlite3 import _Parameters
@@ -100,6 +105,21 @@ class Losses:
 
         return LosingConnection
 
+    def journal_file(self, opened: OpenJournal) -> JournalLedgerFile:
+        fates = self.fates
+
+        class LosingFile(JournalLedgerFile):
+            def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Appended:
+                fate = fates.popleft() if fates else AppendFate.APPLIED
+                if fate is AppendFate.LOST:
+                    raise LedgerUnavailable("lost")
+                appended = super().append(session, entries)
+                if fate is AppendFate.ANSWER_LOST:
+                    raise LedgerUnavailable("the answer is lost")
+                return appended
+
+        return LosingFile(opened.journal, opened.content, new_cluster_id="memory")
+
 
 class LedgerCaller:
     """Carries out steps on one ledger and remembers what a caller would."""
@@ -145,6 +165,17 @@ class LedgerCaller:
             case Trim(back=back):
                 position = self._positions[max(0, len(self._positions) - 1 - back)]
                 return await answer(lambda: self.ledger.trim(position))
+
+    async def end_sessions(self) -> None:
+        """End all sessions, as a start of the process does."""
+        for session in self._live:
+            await self.ledger.close_session(session)
+        self._live.clear()
+
+    async def move_to(self, ledger: Ledger) -> None:
+        """Go on with the ledger as a start has opened it."""
+        self.ledger = ledger
+        self._live.clear()
 
     async def _append(self, step: Append) -> object:
         session = self._session(step.row)
@@ -203,7 +234,48 @@ async def run_both(steps: Sequence[Step], folder: Path) -> None:
         await file.close()
 
 
+async def run_journal(steps: Sequence[Step], folder: Path) -> None:
+    """The journal is opened again behind every third step: sessions end by it, and nothing else changes."""
+    losses = Losses()
+    memory = LedgerCaller(MemoryLedger(MemoryLedgerCore(), fate_of_append=losses.of_memory), losses)
+    nonce_of = nonces(1)
+
+    async def open_again() -> tuple[OpenJournal, JournalLedger]:
+        opened = await OpenJournal.open(
+            folder / "journal",
+            new_nonce=nonce_of,
+            is_durable=False,
+            file_bytes_target=2_000,
+            allocated_bytes_step=512,
+        )
+        return opened, JournalLedger(losses.journal_file(opened), opened)
+
+    opened, ledger = await open_again()
+    journal = LedgerCaller(ledger, losses)
+    try:
+        for number, step in enumerate(steps):
+            assert await memory.take(step) == await journal.take(step), step
+            assert await memory.ledger.load() == await ledger.load(), step
+            if number % 3 == 2:
+                await memory.end_sessions()
+                before = await ledger.load()
+                await ledger.close()
+                await opened.close()
+                opened, ledger = await open_again()
+                await journal.move_to(ledger)
+                assert await ledger.load() == before
+    finally:
+        await ledger.close()
+        await opened.close()
+
+
 @given(st.lists(STEPS, max_size=30))
-def test_the_two_backends_answer_alike(steps: list[Step]) -> None:
+def test_the_ledger_in_sqlite_answers_like_that_in_memory(steps: list[Step]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(run_both([Open("a"), *steps], Path(folder)))
+
+
+@given(st.lists(STEPS, max_size=30))
+def test_the_ledger_in_a_journal_answers_like_that_in_memory(steps: list[Step]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(run_journal([Open("a"), *steps], Path(folder)))

@@ -1,6 +1,7 @@
 """The ledgers under contract test, and what can be done to each from outside: lose an append, end a session."""
 
 import itertools
+import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,14 +14,18 @@ import pytest
 from aetcd.rpc import rpc_pb2
 
 from agent.ledger.ledger_outages import OutageLoggingLedger
+from coordinator.ledger.append_rules import Appended
 from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.keys import EtcdKeys, prefix_end
 from coordinator.ledger.etcd.ledger import EtcdLedger
+from coordinator.ledger.journal import JournalLedger
+from coordinator.ledger.journal_file import JournalLedgerFile
 from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Ledger, LedgerEntry, LedgerUnavailable
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import SessionId
+from storage.embedded.journal.open_journal import OpenJournal
 from tests.support.services.etcd import Etcd
 
 if TYPE_CHECKING:
@@ -122,6 +127,44 @@ class SqliteBackend(Backend):
         await self.ledger.close_session(session)
 
 
+class LosingJournalFile(JournalLedgerFile):
+    """Fails the appends that the test wants to fail, before or after they are carried out."""
+
+    losses: deque[Loss]
+
+    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Appended:
+        loss = self.losses.popleft() if self.losses else None
+        if loss is Loss.BEFORE:
+            raise LedgerUnavailable("lost before the append")
+        appended = super().append(session, entries)
+        if loss is Loss.AFTER:
+            raise LedgerUnavailable("lost after the append")
+        return appended
+
+
+class JournalBackend(Backend):
+    async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
+        del request
+        self._opened = await OpenJournal.open(folder / "journal", new_nonce=lambda: os.urandom(16))
+        self._losses: deque[Loss] = deque()
+        file = LosingJournalFile(self._opened.journal, self._opened.content, new_cluster_id=CLUSTER_ID)
+        file.losses = self._losses
+        self.ledger = JournalLedger(file, self._opened)
+
+    async def close(self) -> None:
+        await self.ledger.close()
+        await self._opened.close()
+
+    async def another(self) -> Ledger:
+        return self.ledger
+
+    def lose_next(self, loss: Loss) -> None:
+        self._losses.append(loss)
+
+    async def end(self, session: SessionId) -> None:
+        await self.ledger.close_session(session)
+
+
 class LosingClient(EtcdClient):
     """Loses the appends that the test wants to lose, before etcd gets them or their answers."""
 
@@ -179,6 +222,7 @@ class OldestEtcdBackend(EtcdBackend):
 BACKENDS: dict[str, type[Backend]] = {
     "etcd-3.5": OldestEtcdBackend,
     "etcd-3.6": EtcdBackend,
+    "journal": JournalBackend,
     "memory": MemoryBackend,
     "memory, with its outages told": ToldBackend,
     "sqlite": SqliteBackend,

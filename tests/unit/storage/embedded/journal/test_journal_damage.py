@@ -210,6 +210,20 @@ class TestFilesThatMoved:
             assert user.content.damaged_write == EVERY_WRITE
             assert user.details() == [f"it is missing: it was begun behind {three[1]}"]
 
+    @pytest.mark.parametrize("row", [1, 2])
+    def test_a_file_of_which_nothing_is_readable_is_reported_and_stays(
+        self, folder: Path, three: list[Path], row: int
+    ) -> None:
+        content = b"\xff" * three[row].stat().st_size
+        three[row].write_bytes(content)
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start) as user:
+                assert user.content.has_gaps
+                assert "nothing of it is readable" in user.details()
+                assert (user.content.damaged_write == EVERY_WRITE) is (row == 2 and start == 0)
+                user.append("a")
+                assert three[row].read_bytes() == content
+
     def test_what_is_no_file_is_reported_and_passed_over(self, folder: Path, three: list[Path]) -> None:
         (folder / "00000009ffffffff.journal").mkdir()
         (folder / "notes").write_text("not ours")
