@@ -222,7 +222,8 @@ class Journal:
             begun = list(self._begun.values())
         for file in begun:
             with self._lock:
-                if self._is_needed(file) or self._is_kept(file):
+                is_gone = self._begun.get(file.number) is not file  # another thread was first
+                if is_gone or self._is_needed(file) or self._is_kept(file):
                     continue
                 del self._begun[file.number]
             if not self._is_own(file):
