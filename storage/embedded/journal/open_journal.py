@@ -9,6 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
@@ -128,6 +129,9 @@ def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool) -> 
         raise StoreMisconfigured(f"{folder} is no folder: move away what has its name, and bring back the journal")
     with errors_of(str(folder)):
         files.make_directory(str(folder))
-        if is_durable:
-            files.sync_directory(os.path.dirname(folder))
+        if is_durable and not os.listdir(folder):
+            # The folders may have been created for this journal, and their names not synced.
+            for parent in folder.resolve().parents:
+                with suppress(PermissionError):  # this process has not made it
+                    files.sync_directory(str(parent))
         return journal.open()
