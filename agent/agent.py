@@ -108,6 +108,7 @@ class Agent:
             tasks=self._tasks,
             supervisor=self._supervisor,
             waits=waits,
+            is_disk_full=lambda: reserves is not None and reserves.is_full,
         )
         self._store = store
         self._metrics = metrics

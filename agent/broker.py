@@ -6,12 +6,13 @@ this code. Background work is started here, under a name, in the supervisor.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.topics import TopicAdmin
 from agent.bucket.bucket_watch import BucketWatch
 from agent.bucket.confirmation import BucketConfirmation, ConfirmedStore
+from agent.bucket.intake_admission import IntakeAdmission
 from agent.bucket.store_damages import StoreDamages
 from agent.cache.chunk_cache import ChunkCache
 from agent.config.settings import Settings
@@ -86,8 +87,10 @@ class Broker:
         tasks: asyncio.TaskGroup,
         supervisor: Supervisor,
         waits: StartWaits | None = None,
+        is_disk_full: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`waits`: those of the agent's start."""
+        """`waits`: those of the agent's start. `is_disk_full`: whether records are rejected for want of room."""
+        self._is_disk_full = is_disk_full
         self._waits = waits
         self._settings = settings
         self._identity = identity
@@ -220,6 +223,7 @@ class Broker:
             tasks=self._tasks,
             flush_interval_ms=settings.flush_interval_ms,
             is_store_cheap=settings.is_store_cheap,
+            admit=IntakeAdmission(self._confirmation, is_full=self._is_disk_full, sleep=self._clock.sleep),
         )
         self._fetch = FetchServices(
             context,

@@ -20,6 +20,7 @@ from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bu
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.missing_objects import report_missing
+from agent.bucket.open_journal import open_journal
 from agent.bucket.open_store import open_store
 from agent.bucket.permissions import check_access
 from agent.bucket.store_damages import StoreDamages
@@ -28,6 +29,7 @@ from agent.config.addresses import (
     EtcdUrl,
     FileUrl,
     HostPort,
+    JournalUrl,
     ListenerAddress,
     S3Url,
     SqliteUrl,
@@ -39,7 +41,7 @@ from agent.config.settings import Settings
 from agent.http.open_port import open_http_port
 from agent.http.server import HttpServer
 from agent.ledger.bootstrap import LoadedState, load_state
-from agent.ledger.ledger_outages import OutageLoggingLedger
+from agent.ledger.ledger_outages import with_outages_logged
 from agent.ledger.open_ledger import open_ledger
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
@@ -125,12 +127,15 @@ async def _serve(
     reserves = _ledger_reserve(settings, clock)
     metrics.disk_full.set_function(lambda: reserves.is_full)
     async with (
-        open_ledger(settings, clock, ids, waits=waits) as opened,
-        open_store(settings, clock, ids, metrics, observer=outages, damages=damages, reserves=reserves) as store,
+        open_journal(settings, ids, damages=damages, reserves=reserves) as journal,
+        open_ledger(settings, clock, ids, waits=waits, journal=journal) as opened,
+        open_store(
+            settings, clock, ids, metrics, observer=outages, damages=damages, reserves=reserves, journal=journal
+        ) as store,
         _in_background(outages.run),
         _in_background(reserves.run),
     ):
-        ledger = OutageLoggingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
+        ledger = with_outages_logged(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
         metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
         metrics.store_outage_seconds.set_function(lambda: outages.seconds)
         waits.observe(StartNeed.LEDGER, lambda: ledger.outage_seconds)
@@ -211,11 +216,18 @@ def new_start_waits(settings: Settings, clock: Clock, metrics: Metrics) -> Start
 async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids, waits: StartWaits) -> None:
     """Raise `LedgerCorrupt` where the embedded ledger is missing and the bucket has a cluster: its ledger is lost."""
     url = read_ledger_url(settings.ledger_url)
-    if not isinstance(url, SqliteUrl):
-        return
-    from coordinator.ledger.sqlite import is_missing
+    match url:
+        case SqliteUrl(path=path):
+            from coordinator.ledger.sqlite import is_missing
 
-    if not is_missing(Path(url.path)):
+            is_lost = is_missing(Path(path))
+        case JournalUrl(path=path):
+            from storage.embedded.journal.open_journal import is_empty
+
+            is_lost = is_empty(Path(path))
+        case _:
+            is_lost = False
+    if not is_lost:
         return
     async with open_store(settings, clock, ids, Metrics(), is_writer=False) as store:
         file = await once_there(lambda: read_cluster_file(store), clock, waits, StartNeed.STORE)
@@ -227,7 +239,7 @@ def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:
     """The disk reserves. That of an embedded ledger is begun before the ledger opens, which may need the space."""
     reserves = DiskReserves(clock=clock)
     url = read_ledger_url(settings.ledger_url)
-    if isinstance(url, SqliteUrl):
+    if isinstance(url, SqliteUrl | JournalUrl):
         reserves.of(Path(url.path).parent).begin()
     return reserves
 

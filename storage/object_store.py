@@ -79,6 +79,15 @@ class ObjectsNotDeleted(StoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewObject:
+    """An object to be put: the concatenation of `parts`, which do not change any more."""
+
+    key: str
+    parts: Sequence[Buffer]
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectMeta:
     """An object, or another thing that a listing found."""
 

@@ -84,10 +84,16 @@ class FullDiskStore(WrappedStore):
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         """While the disk is full an intake object raises `StoreFull`, and a table's file `StoreUnavailable`."""
-        if self._is_full() and key.startswith(INTAKE_PREFIX):
-            await self._sleep(DISK_CHECK_INTERVAL_S)
-            if self._is_full():
-                raise StoreFull(f"{key}: the disk is full: {REMEDY}")
+        if key.startswith(INTAKE_PREFIX):
+            await check_room(key, self._is_full, self._sleep)
         if self._is_full() and key.startswith(LAKE_PREFIX):
             raise StoreUnavailable(f"{key}: the disk is full: {REMEDY}")
         await self._inner.put(key, parts, if_absent=if_absent)
+
+
+async def check_room(key: str, is_full: Callable[[], bool], sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Raise `StoreFull` for an intake object while the disk is full, after a second."""
+    if is_full():
+        await sleep(DISK_CHECK_INTERVAL_S)
+        if is_full():
+            raise StoreFull(f"{key}: the disk is full: {REMEDY}")

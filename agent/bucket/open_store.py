@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.store_damages import StoreDamages
@@ -22,6 +23,9 @@ from storage.decorators.routed import RoutedStore
 from storage.object_store import ObjectStore
 from storage.refs import INTAKE_PREFIX
 
+if TYPE_CHECKING:
+    from storage.embedded.journal.open_journal import OpenJournal
+
 
 @asynccontextmanager
 async def open_store(
@@ -35,6 +39,7 @@ async def open_store(
     damages: StoreDamages | None = None,
     reserves: DiskReserves | None = None,
     is_writer: bool = True,
+    journal: "OpenJournal | None" = None,
 ) -> AsyncIterator[ObjectStore]:
     """The bucket that the settings name, with metrics and retries. Raises `StoreError`s.
 
@@ -45,35 +50,23 @@ async def open_store(
         damages: gets the damages that an embedded store finds in its files.
         reserves: get a reserve on an embedded store's disk.
         is_writer: false leaves an embedded store as it is, and it accepts no puts.
+        journal: has the intake of an embedded store; packs have it where there is none.
     """
     damages = StoreDamages() if damages is None else damages
     url = read_store_url(settings.store_url)
     adapter: ObjectStore
     match url:
         case FileUrl(path=path):
-            from agent.bucket.full_disk import WatchedFiles
-            from storage.embedded.local_files import Files
-            from storage.embedded.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
-            from storage.embedded.pack_store import PackStore
-
-            # In the folder that a start empties: a start on a full disk gets this room.
-            reserve = None if reserves is None else reserves.of(Path(path) / INCOMPLETE_FOLDER)
-            calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
-            files = LocalStore(Path(path), is_durable=settings.is_durable, is_writer=is_writer, files=calls)
-            packs = PackStore(
-                Path(path) / PACKS_FOLDER,
-                now_ms=clock.now_ms,
-                new_nonce=ids.new_uuid,
-                is_durable=settings.is_durable,
+            adapter = _embedded_store(
+                Path(path),
+                settings,
+                clock,
+                ids,
+                damages=damages,
+                reserves=reserves,
                 is_writer=is_writer,
-                files=calls,
-                on_damage=damages.report,
-                on_removed=damages.forget,
+                journal=journal,
             )
-            adapter = RoutedStore(INTAKE_PREFIX, packs, files)
-            if reserves is not None and reserve is not None:
-                reserve.when_full(packs.release_room)
-                reserve.begin()
         case S3Url():
             from storage.s3.settings import S3Settings
             from storage.s3.store import S3Store
@@ -94,6 +87,50 @@ async def open_store(
         yield store
     finally:
         await store.close()
+
+
+def _embedded_store(
+    folder: Path,
+    settings: Settings,
+    clock: Clock,
+    ids: Ids,
+    *,
+    damages: StoreDamages,
+    reserves: DiskReserves | None,
+    is_writer: bool,
+    journal: "OpenJournal | None",
+) -> ObjectStore:
+    """A bucket in a folder: the intake in packs or in a journal, a file for every other object."""
+    from agent.bucket.full_disk import WatchedFiles
+    from storage.embedded.local_files import Files
+    from storage.embedded.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
+
+    # In the folder that a start empties: a start on a full disk gets this room.
+    reserve = None if reserves is None else reserves.of(folder / INCOMPLETE_FOLDER)
+    calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
+    files = LocalStore(folder, is_durable=settings.is_durable, is_writer=is_writer, files=calls)
+    intake: PackStore | JournalStore
+    if journal is None:
+        from storage.embedded.pack_store import PackStore
+
+        intake = PackStore(
+            folder / PACKS_FOLDER,
+            now_ms=clock.now_ms,
+            new_nonce=ids.new_uuid,
+            is_durable=settings.is_durable,
+            is_writer=is_writer,
+            files=calls,
+            on_damage=damages.report,
+            on_removed=damages.forget,
+        )
+    else:
+        from storage.embedded.journal.store import JournalStore
+
+        intake = JournalStore(journal, now_ms=clock.now_ms)
+    if reserve is not None:
+        reserve.when_full(intake.release_room)
+        reserve.begin()
+    return RoutedStore(INTAKE_PREFIX, intake, files)
 
 
 def _guarded(

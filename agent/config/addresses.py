@@ -66,6 +66,14 @@ class SqliteUrl:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JournalUrl:
+    """An embedded ledger in a journal, which has the intake of an embedded store, too. Not for users yet: tools do not
+    read it."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdUrl:
     """A ledger in etcd."""
 
@@ -91,7 +99,7 @@ class S3Url:
 
 
 Advertised = TypeVar("Advertised", HostPort, ListenerAddress)
-LedgerUrl = MemoryUrl | SqliteUrl | EtcdUrl
+LedgerUrl = MemoryUrl | SqliteUrl | JournalUrl | EtcdUrl
 StoreUrl = MemoryUrl | FileUrl | S3Url
 
 
@@ -176,6 +184,8 @@ def read_ledger_url(text: str) -> LedgerUrl:
             return MemoryUrl()
         case "sqlite":
             return SqliteUrl(path=_path(text, rest))
+        case "journal":
+            return JournalUrl(path=_path(text, rest))
         case "etcd" | "etcds":
             hosts, _, cluster = rest.removeprefix("//").partition("/")
             if not hosts or not _CLUSTER_NAME.fullmatch(cluster):

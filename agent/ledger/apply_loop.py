@@ -117,6 +117,10 @@ class ApplyLoop:
         """Give the outcome of an own entry to `future` when it is applied."""
         self._outcomes[session, number] = future
 
+    def expect_no_more(self, session: SessionId, number: int) -> None:
+        """Stop expecting the outcome of an entry that was not appended."""
+        self._outcomes.pop((session, number), None)
+
     def abandon(self, session: SessionId) -> Iterable[asyncio.Future[Outcome]]:
         """Stop expecting outcomes of a session that is over; returns their futures, for the caller to settle (S1)."""
         keys = [key for key in self._outcomes if key[0] == session]

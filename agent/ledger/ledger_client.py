@@ -17,7 +17,7 @@ from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger
 from coordinator.state.state import ClusterState
 from protocol.types import Milliseconds, Position, SessionId
-from storage.object_store import ObjectStore
+from storage.object_store import NewObject, ObjectStore
 
 
 class LedgerClient:
@@ -106,12 +106,18 @@ class LedgerClient:
         """Whether that is within a lease's time. Else the session may be over, and other agents may know more (S4)."""
         return self.writer.is_confirmed
 
-    def propose(self, command: Command) -> asyncio.Future[Outcome]:
+    @property
+    def takes_objects(self) -> bool:
+        """Whether an object may be proposed together with the command that names it: both become durable at once."""
+        return self.writer.takes_objects
+
+    def propose(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
-        The order of calls is the order in the ledger (`LedgerWriter.propose`).
+        The order of calls is the order in the ledger (`LedgerWriter.propose`). `stored`: an object that the command
+        names, and that is put by the same write; only where `takes_objects`.
         """
-        return self.writer.propose(command)
+        return self.writer.propose(command, stored)
 
     async def start_drain(self) -> None:
         """Take this agent out of Metadata, so that clients go to other agents (`LedgerWriter.start_drain`)."""

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from agent.runtime.outages import Outage, OutageWords
 from coordinator.ledger.port import (
     Head,
+    JointLedger,
     Ledger,
     LedgerEntry,
     LedgerError,
@@ -21,6 +22,7 @@ from coordinator.ledger.port import (
     SnapshotPointer,
 )
 from protocol.types import Position, SessionId
+from storage.object_store import NewObject
 
 WORDS = OutageWords(
     fails=(
@@ -143,3 +145,28 @@ class OutageLoggingLedger:
 
     async def close(self) -> None:
         await self._inner.close()
+
+
+class OutageLoggingJointLedger(OutageLoggingLedger):
+    """A `JointLedger` over another one. A full disk is no outage: `agent.bucket.disk_reserve` reports it."""
+
+    def __init__(
+        self, inner: JointLedger, *, monotonic_s: Callable[[], float], count_error: Callable[[], None] = lambda: None
+    ) -> None:
+        super().__init__(inner, monotonic_s=monotonic_s, count_error=count_error)
+        self._joint = inner
+
+    async def append_with(
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+    ) -> Position:
+        with self._reported(APPENDING):
+            return await self._joint.append_with(session, entries, objects)
+
+
+def with_outages_logged(
+    inner: Ledger, *, monotonic_s: Callable[[], float], count_error: Callable[[], None] = lambda: None
+) -> OutageLoggingLedger:
+    """The ledger with its outages logged; a joint one stays one."""
+    if isinstance(inner, JointLedger):
+        return OutageLoggingJointLedger(inner, monotonic_s=monotonic_s, count_error=count_error)
+    return OutageLoggingLedger(inner, monotonic_s=monotonic_s, count_error=count_error)

@@ -9,8 +9,8 @@ import contextlib
 import logging
 import math
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
@@ -27,7 +27,16 @@ from coordinator.commands.commands import (
     StartDrain,
     StartSession,
 )
-from coordinator.ledger.port import Fenced, Ledger, LedgerEntry, LedgerUnavailable, OutcomeUnknown, SessionHeld
+from coordinator.ledger.port import (
+    Fenced,
+    JointLedger,
+    Ledger,
+    LedgerEntry,
+    LedgerFull,
+    LedgerUnavailable,
+    OutcomeUnknown,
+    SessionHeld,
+)
 from coordinator.state.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -43,6 +52,7 @@ from protocol.limits import (
     LEDGER_VIEWS_REMEMBERED_MAX,
 )
 from protocol.types import Milliseconds, Position, SessionId
+from storage.object_store import NewObject
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +61,21 @@ log = logging.getLogger(__name__)
 class _Pending:
     command: Command
     future: asyncio.Future[Outcome]
+    stored: NewObject | None = None
+    """The object that the command names, where it is put together with the entry."""
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one revision holds of a group: entries, and the commands that they are of."""
+
+    group: list[_Pending] = field(default_factory=list)
+    entries: list[LedgerEntry] = field(default_factory=list)
+    entries_bytes: int = 0
+
+    @property
+    def objects(self) -> Sequence[NewObject]:
+        return [pending.stored for pending in self.group if pending.stored is not None]
 
 
 class LedgerWriter:
@@ -73,6 +98,7 @@ class LedgerWriter:
         metrics: Metrics,
     ) -> None:
         self._ledger = ledger
+        self._joint = ledger if isinstance(ledger, JointLedger) else None
         self._apply_loop = apply_loop
         self._clock = clock
         self._proposed_time = proposed_time
@@ -93,24 +119,33 @@ class LedgerWriter:
         self._views: deque[tuple[float, Position]] = deque(maxlen=LEDGER_VIEWS_REMEMBERED_MAX)
         """The times of requests to the ledger, and its position in each answer, until that position is applied."""
 
-    def propose(self, command: Command) -> asyncio.Future[Outcome]:
+    @property
+    def takes_objects(self) -> bool:
+        """Whether an object may be proposed together with the command that names it."""
+        return self._joint is not None
+
+    def propose(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
         A command that cannot be an entry (unreadable, too large) is `Rejected` like one that apply rejects. So is a
         command for which the queue is full, with an error after which clients try again. To give up, cancel the future:
         a command that has no number yet is not appended then.
+
+        stored: an object that the command names, and that is put by the same write (`takes_objects`). Where there is no
+            room for it, the command is `Rejected`, too.
         """
+        assert stored is None or self.takes_objects, "the ledger takes no objects"
         if len(self._queue) < LEDGER_COMMANDS_QUEUED_MAX:
-            return self._enqueue(command)
+            return self._enqueue(command, stored)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         reason = f"{LEDGER_COMMANDS_QUEUED_MAX} commands wait for the ledger: try again later"
         future.set_result(Rejected(error_code=ErrorCode.request_timed_out, reason=reason))
         return future
 
-    def _enqueue(self, command: Command) -> asyncio.Future[Outcome]:
+    def _enqueue(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
         """Queue a command whatever the queue's length: the end of the session has to get in."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(command, future))
+        self._queue.append(_Pending(command, future, stored))
         self._has_work.set()
         return future
 
@@ -313,22 +348,37 @@ class LedgerWriter:
 
     async def _append(self, group: list[_Pending]) -> None:
         """Append a group, split where it exceeds what one revision may hold (safety rule S10)."""
-        entries: list[LedgerEntry] = []
-        entries_bytes = 0
+        part = _Part()
         time_ms = self._proposed_time()
         for pending in group:
             payload = self._payload(pending, time_ms)
             if payload is None:
                 continue
-            if entries and entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
-                await self._append_until_known(entries)
-                entries, entries_bytes = [], 0
-            entries.append(LedgerEntry(number=self._number_next, payload=payload))
-            entries_bytes += len(payload)
+            if part.entries and part.entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
+                await self._append_part(part)
+                part = _Part()
+            part.entries.append(LedgerEntry(number=self._number_next, payload=payload))
+            part.entries_bytes += len(payload)
+            part.group.append(pending)
             self._apply_loop.expect(self.session, self._number_next, pending.future)
             self._number_next += 1
-        if entries:
-            await self._append_until_known(entries)
+        if part.entries:
+            await self._append_part(part)
+
+    async def _append_part(self, part: "_Part") -> None:
+        """Append what one revision holds. Where there is no room for its objects, append what has none."""
+        try:
+            await self._append_until_known(part.entries, part.objects)
+        except LedgerFull as error:
+            # Nothing of it was appended, so its numbers are free. What frees room must not wait behind the objects.
+            self._number_next = part.entries[0].number
+            for entry in part.entries:
+                self._apply_loop.expect_no_more(self.session, entry.number)
+            for pending in part.group:
+                if pending.stored is not None and not pending.future.done():
+                    rejection = Rejected(error_code=ErrorCode.request_timed_out, reason=str(error))
+                    pending.future.set_result(rejection)
+            await self._append([pending for pending in part.group if pending.stored is None])
 
     def _payload(self, pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
         """The bytes of the session's next entry; None where there can be none, after the command was `Rejected`.
@@ -358,12 +408,15 @@ class LedgerWriter:
             pending.future.set_result(rejection)
         return None
 
-    async def _append_until_known(self, entries: list[LedgerEntry]) -> None:
+    async def _append_until_known(self, entries: list[LedgerEntry], objects: Sequence[NewObject] = ()) -> None:
         delay_s = LEDGER_RETRY_SECONDS_FIRST
         began_s = self._clock.monotonic_s()
         while True:
             try:
-                position = await self._ledger.append(self.session, entries)
+                if self._joint is not None and objects:
+                    position = await self._joint.append_with(self.session, entries, objects)
+                else:
+                    position = await self._ledger.append(self.session, entries)
             except LedgerUnavailable as error:
                 # The append may have happened. The same bytes under the same numbers are repeated, so that apply sees
                 # the repeat as one (S10), until the ledger answers or fences the session.

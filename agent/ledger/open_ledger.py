@@ -8,17 +8,18 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agent.config.addresses import EtcdUrl, HostPort, MemoryUrl, SqliteUrl, read_ledger_url
+from agent.config.addresses import EtcdUrl, HostPort, JournalUrl, MemoryUrl, SqliteUrl, read_ledger_url
 from agent.config.etcd_options import LedgerAccess
 from agent.config.settings import Settings
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.start_retries import once_there
 from agent.runtime.start_waits import StartNeed, StartWaits
-from coordinator.ledger.port import Ledger, LedgerMissing
+from coordinator.ledger.port import Ledger, LedgerMissing, LedgerUnsupported
 
 if TYPE_CHECKING:
     from coordinator.ledger.etcd.client import EtcdClient
+    from storage.embedded.journal.open_journal import OpenJournal
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +43,16 @@ async def open_ledger(
     where_missing: WhereMissing = WhereMissing.CREATED,
     *,
     waits: StartWaits | None = None,
+    journal: "OpenJournal | None" = None,
 ) -> AsyncIterator[Ledger]:
     """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s.
 
-    `waits`: those of an agent's start; None for another command.
+    `waits`: those of an agent's start; None for another command. `journal`: the one that the settings name, if they do.
     """
     new_cluster_id = ids.new_cluster_id()
     try:
         is_created = where_missing is WhereMissing.CREATED
-        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None, waits)
+        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None, waits, journal)
     except LedgerMissing:
         if where_missing is not WhereMissing.SUBSTITUTED:
             raise
@@ -62,7 +64,11 @@ async def open_ledger(
 
 
 async def _open_ledger(
-    settings: Settings, clock: Clock, new_cluster_id: str | None, waits: StartWaits | None
+    settings: Settings,
+    clock: Clock,
+    new_cluster_id: str | None,
+    waits: StartWaits | None,
+    journal: "OpenJournal | None",
 ) -> Ledger:
     url = read_ledger_url(settings.ledger_url)
     match url:
@@ -72,6 +78,12 @@ async def _open_ledger(
             if new_cluster_id is not None:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
             return await SqliteLedger.open(Path(path), new_cluster_id=new_cluster_id, is_durable=settings.is_durable)
+        case JournalUrl(path=path):
+            if journal is None:
+                raise LedgerUnsupported(f"the ledger in the journal {path} is read by its agent alone, so far")
+            from coordinator.ledger.journal import JournalLedger
+
+            return await JournalLedger.open(journal, new_cluster_id=new_cluster_id)
         case MemoryUrl():
             if new_cluster_id is None:
                 raise LedgerMissing("a ledger in memory ends with its agent: give another --ledger")

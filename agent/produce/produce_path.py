@@ -7,8 +7,9 @@ each group of batches, after the ledger entry that commits the object is applied
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress
 from typing import NamedTuple, Protocol, cast
 
@@ -44,7 +45,7 @@ from protocol.records.batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketRows
 from storage.gc_plan import EntryFate
-from storage.object_store import StoreError, StoreFull
+from storage.object_store import NewObject, StoreError, StoreFull
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,14 @@ class _Answering:
     answered_count: int = 0
 
 
+Admission = Callable[[str], Awaitable[None]]
+"""Returns once an intake object with this key may be put; raises the `StoreError` that a put would raise now."""
+
+
+async def admit_all(_key: str) -> None:
+    """An `Admission` for stores that reject what they do not take by themselves."""
+
+
 class ProducePath:
     """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
 
@@ -106,6 +115,9 @@ class ProducePath:
     loop brought no further records. Requests that arrive together share one flush, and none waits for a timer.
     Where a put is dear (S3), the intake is sealed by size or age, or, with enough for an object, by a pause in the
     arrivals: few requests under load, and no wait where all producers wait for answers (ADR 8).
+
+    Where the ledger takes objects (`JointLedger`), an intake is put by the write that commits it, and no further one is
+    sealed for lack of requests before that has ended.
     """
 
     def __init__(
@@ -116,8 +128,14 @@ class ProducePath:
         tasks: asyncio.TaskGroup,
         flush_interval_ms: int,
         is_store_cheap: bool,
+        admit: Admission = admit_all,
     ) -> None:
+        """`admit` is asked before an intake that no call of the store puts."""
         self._store = context.store
+        self._admit = admit
+        self._is_joint = context.ledger.takes_objects
+        self._joint_writes_count = 0
+        """Intakes on their way to the ledger together with their entries."""
         self._uncommitted = UncommittedObjects(
             store=context.store, ledger=context.ledger, is_bucket_ours=context.is_bucket_ours, metrics=context.metrics
         )
@@ -192,7 +210,7 @@ class ProducePath:
             self._seal()
         elif not self._is_store_cheap:
             self._set_timers()
-        elif self._timer is None and not self._flushes:
+        elif self._timer is None and not self._flushes and not self._joint_writes_count:
             self._batches_seen = self._batcher.batch_count
             self._timer = asyncio.get_running_loop().call_soon(self._seal_when_quiet)
 
@@ -232,7 +250,7 @@ class ProducePath:
             self._pause_timer = None
 
     def _may_start(self) -> bool:
-        return len(self._flushes) < INTAKE_PUTS_IN_FLIGHT_MAX
+        return len(self._flushes) + self._joint_writes_count < INTAKE_PUTS_IN_FLIGHT_MAX
 
     def _seal_open(self) -> None:
         self._cancel_timers()
@@ -262,7 +280,10 @@ class ProducePath:
         intake = await inline_or_in_thread(batcher.batch_count, batcher.seal, session=session, number=number)
         began_s = self._clock.monotonic_s()
         try:
-            await self._store.put(intake.key, intake.parts)
+            if self._is_joint:
+                await self._admit(intake.key)
+            else:
+                await self._store.put(intake.key, intake.parts)
         except StoreError as error:
             # A full disk fails every put until it has space again; `agent.bucket.disk_reserve` logs it once.
             level = logging.DEBUG if isinstance(error, StoreFull) else logging.WARNING
@@ -274,7 +295,8 @@ class ProducePath:
             flush.error = error
         self._metrics.intake_objects.inc()
         self._metrics.intake_object_bytes.observe(intake.object_bytes)
-        self._metrics.intake_flush_duration_seconds.observe(self._clock.monotonic_s() - began_s)
+        if not self._is_joint:
+            self._metrics.intake_flush_duration_seconds.observe(self._clock.monotonic_s() - began_s)
         flush.intake = intake
         # Puts end in any order, commits are proposed in the order of sealing (S8): a batch that overtook the one before
         # it would be OUT_OF_ORDER_SEQUENCE_NUMBER.
@@ -289,8 +311,23 @@ class ProducePath:
             return
         rules_version = self._ledger.state.rules_version
         quota_uses = self.quota_uses(intake.session) if rules_version >= RULES_QUOTA_USE else ()
-        outcome = self._ledger.propose(commit_command(intake, rules_version, quota_uses))
+        outcome = self._propose(intake, commit_command(intake, rules_version, quota_uses))
         outcome.add_done_callback(lambda future: self._settle(intake, future))
+
+    def _propose(self, intake: SealedIntake, command: CommitChunks) -> "asyncio.Future[Outcome]":
+        """Propose the commit of an intake; where the ledger takes objects, its bytes go with it."""
+        if not self._is_joint:
+            return self._ledger.propose(command)
+        stored = NewObject(key=intake.key, parts=intake.parts, modified_ms=self._clock.now_ms())
+        outcome = self._ledger.propose(command, stored)
+        self._joint_writes_count += 1
+        outcome.add_done_callback(partial(self._end_joint_write, self._clock.monotonic_s()))
+        return outcome
+
+    def _end_joint_write(self, began_s: float, _outcome: "asyncio.Future[Outcome]") -> None:
+        self._joint_writes_count -= 1
+        self._metrics.intake_flush_duration_seconds.observe(self._clock.monotonic_s() - began_s)
+        self._schedule()
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
         if future.cancelled() or isinstance(future.exception(), OutcomeUnknown):

@@ -61,6 +61,7 @@ class NoLedger:
     """Takes commits and answers none: whoever waits is told that the outcome is unknown, at once."""
 
     session = SessionId(1)
+    takes_objects = False
 
     def __init__(self, state: ClusterState) -> None:
         self.state = state

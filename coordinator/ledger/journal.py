@@ -14,11 +14,12 @@ from coordinator.ledger.port import LedgerEntry
 from coordinator.ledger.threaded import Result, ThreadedLedger
 from protocol.types import Position, SessionId
 from storage.embedded.journal.open_journal import OpenJournal
-from storage.embedded.journal.records import JournalObject, RecordLocation
+from storage.embedded.journal.records import RecordLocation
+from storage.object_store import NewObject
 
 
 class JournalLedger(ThreadedLedger[JournalLedgerFile]):
-    """Implements `coordinator.ledger.port.Ledger`. Made by `open`."""
+    """Implements `coordinator.ledger.port.JointLedger`. Made by `open`."""
 
     def __init__(self, file: JournalLedgerFile, opened: OpenJournal) -> None:
         super().__init__(file)
@@ -36,12 +37,9 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         return cls(await opened.write(opening), opened)
 
     async def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[JournalObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
     ) -> Position:
-        """Put `objects` and append `entries`, which may name them, by one write and one sync; as `append` otherwise.
-
-        Either all of it is durable, or nothing counts. `objects` must not change until the journal is closed.
-        """
+        """Put `objects` and append `entries` by one write and one sync (`coordinator.ledger.port.JointLedger`)."""
         group = tuple(entries)
         check_group(group)
         locations: list[RecordLocation] = []
@@ -53,7 +51,7 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         self,
         session: SessionId,
         group: tuple[LedgerEntry, ...],
-        objects: Sequence[JournalObject],
+        objects: Sequence[NewObject],
         locations: list[RecordLocation],
     ) -> Appended:
         appended, written = self._file.append_with(session, group, objects)
@@ -61,7 +59,7 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         return appended
 
     def _keep(
-        self, objects: Sequence[JournalObject], locations: Sequence[RecordLocation], appending: asyncio.Future[Appended]
+        self, objects: Sequence[NewObject], locations: Sequence[RecordLocation], appending: asyncio.Future[Appended]
     ) -> None:
         if not appending.cancelled() and appending.exception() is None and locations:
             self._opened.keep(objects, locations)

@@ -6,6 +6,7 @@ files; where each group is, is known in memory. Bytes: `coordinator.ledger.journ
 """
 
 import contextlib
+import errno
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -29,6 +30,7 @@ from coordinator.ledger.port import (
     Head,
     LedgerCorrupt,
     LedgerEntry,
+    LedgerFull,
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
@@ -44,16 +46,11 @@ from protocol.decoding import Undecodable
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX
 from protocol.types import Position, SessionId
 from storage.embedded.journal.journal import Journal
-from storage.embedded.journal.records import (
-    JournalContent,
-    JournalEntry,
-    JournalObject,
-    LocationColumns,
-    RecordLocation,
-)
-from storage.object_store import ObjectDamaged
+from storage.embedded.journal.records import JournalContent, JournalEntry, LocationColumns, RecordLocation
+from storage.object_store import NewObject, ObjectDamaged
 
 INCARNATION_FIRST: Final = 1
+_FULL_CODES: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 REMEDY: Final = (
     "do not remove it: the records that wait for the archive lie in it, too. "
     'docs/operations/recovery.md, "The embedded ledger is damaged"'
@@ -133,7 +130,7 @@ class JournalLedgerFile:
         return self.append_with(session, entries, ())[0]
 
     def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[JournalObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
     ) -> tuple[Appended, Sequence[RecordLocation]]:
         """Append a group, and before it the objects that it names, by one write; returns where the objects are.
 
@@ -155,7 +152,7 @@ class JournalLedgerFile:
             session=session,
             entries=tuple(entries),
         )
-        with self._mapped_errors():
+        with self._mapped_errors(has_objects=bool(objects)):
             parts = encode_group(group)
             written = self._journal.append(objects, entry=JournalEntry(parts=parts, stamp=group.position))
         assert written.entry is not None, "the entry that was handed over"
@@ -341,13 +338,18 @@ class JournalLedgerFile:
         return ()
 
     @contextlib.contextmanager
-    def _mapped_errors(self) -> Generator[None, None, None]:
-        """Turn errors of the journal into the ledger's. What is not damage may pass (a full disk, an I/O error)."""
+    def _mapped_errors(self, *, has_objects: bool = False) -> Generator[None, None, None]:
+        """Turn errors of the journal into the ledger's. What is not damage may pass (a full disk, an I/O error).
+
+        Entries alone wait for room. With objects they must not, as those that free it may wait behind them.
+        """
         try:
             yield
         except (ObjectDamaged, Undecodable, FileNotFoundError) as error:
             raise _damaged(str(error)) from error
         except OSError as error:
+            if has_objects and error.errno in _FULL_CODES:
+                raise LedgerFull(f"there is no room for the objects of an append: {error}") from error
             raise LedgerUnavailable(
                 f"the journal could not be read or written ({error}): check the disk and its free space"
             ) from error

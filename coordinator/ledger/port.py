@@ -6,9 +6,10 @@ Rule: an append is one revision or nothing, guarded by the session that makes it
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from protocol.types import Position, SessionId
+from storage.object_store import NewObject
 
 POSITION_REVISION_BITS: Final = 44
 """An incarnation has room for so many revisions: 10,000 a second for fifty years."""
@@ -115,6 +116,10 @@ class LedgerError(Exception):
 
 class LedgerUnavailable(LedgerError):
     """Ask again later. For an append the outcome is *unknown* until the same entries were appended again."""
+
+
+class LedgerFull(LedgerError):
+    """There is no room for the objects of an append (`JointLedger`), and nothing of it was appended or put."""
 
 
 class Fenced(LedgerError):
@@ -327,3 +332,18 @@ class Ledger(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class JointLedger(Ledger, Protocol):
+    """A ledger that has a part of the bucket: objects and the entries that name them become durable by one write."""
+
+    async def append_with(
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+    ) -> Position:
+        """Put `objects`, and append `entries` behind them; otherwise as `append`.
+
+        Everything is durable then, or nothing counts. Raises `LedgerFull` where there is no room: the entries' numbers
+        are free again. A cancelled call goes on: what `objects` hold must not change.
+        """
+        ...

@@ -19,6 +19,7 @@ from agent.cli.output import counted
 from agent.config.addresses import (
     EtcdUrl,
     FileUrl,
+    JournalUrl,
     MemoryUrl,
     SqliteUrl,
     read_ledger_url,
@@ -31,7 +32,7 @@ from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import Endpoint
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, NewerRules
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, LedgerUnsupported, NewerRules
 from coordinator.ledger.sqlite import is_missing
 from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
@@ -69,6 +70,8 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
         from agent.cli.offline import copied_ledger
 
         return await stack.enter_async_context(copied_ledger(_existing_file(url.path), is_durable=settings.is_durable))
+    if isinstance(url, JournalUrl):
+        raise LedgerUnsupported(f"the ledger in the journal {url.path} is read by its agent alone, so far")
     assert isinstance(url, EtcdUrl), f"{url} is in memory"
     from coordinator.ledger.etcd.ledger import EtcdLedger
 

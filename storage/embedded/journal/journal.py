@@ -28,17 +28,10 @@ from storage.embedded.journal.format import (
     read_record,
 )
 from storage.embedded.journal.opening import JournalFiles
-from storage.embedded.journal.records import (
-    JournalContent,
-    JournalEntry,
-    JournalFile,
-    JournalObject,
-    RecordLocation,
-    Written,
-)
+from storage.embedded.journal.records import JournalContent, JournalEntry, JournalFile, RecordLocation, Written
 from storage.embedded.journal.writes import JournalWrite, encode_end
 from storage.embedded.local_files import Files
-from storage.object_store import Buffer, ObjectDamaged
+from storage.object_store import Buffer, NewObject, ObjectDamaged
 from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
 
 
@@ -130,7 +123,7 @@ class Journal:
         self._folder.sync()
 
     def append(
-        self, objects: Sequence[JournalObject] = (), *, entry: JournalEntry | None = None, state: bytes | None = None
+        self, objects: Sequence[NewObject] = (), *, entry: JournalEntry | None = None, state: bytes | None = None
     ) -> Written:
         """Write and sync everything by one call each: the objects, then the entry, then the new state.
 

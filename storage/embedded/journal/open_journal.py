@@ -16,10 +16,11 @@ from typing import Self, TypeVar
 
 from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
 from storage.embedded.journal.journal import Journal
-from storage.embedded.journal.records import JournalContent, JournalObject, RecordLocation
+from storage.embedded.journal.opening import SUFFIX
+from storage.embedded.journal.records import JournalContent, RecordLocation
 from storage.embedded.local_files import Files, errors_of
 from storage.embedded.one_thread import OneThread
-from storage.object_store import StoreMisconfigured
+from storage.object_store import NewObject, StoreMisconfigured
 from storage.store_damage import OnDamage, OnRemoved, ignore_damage, ignore_removed
 
 READ_THREADS = 8
@@ -95,7 +96,7 @@ class OpenJournal:
         assert not self._is_closed, "the journal was closed"
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def keep(self, objects: Sequence[JournalObject], locations: Sequence[RecordLocation]) -> None:
+    def keep(self, objects: Sequence[NewObject], locations: Sequence[RecordLocation]) -> None:
         """Note where objects are that were written. Earlier ones with their keys are marked as deleted."""
         replaced: list[RecordLocation] = []
         for stored, location in zip(objects, locations, strict=True):
@@ -122,6 +123,11 @@ class OpenJournal:
         self._readers.shutdown()
         self._writer.join()
         self.journal.close()
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether there is no journal: no folder, or one without any file of a journal."""
+    return next(folder.glob(f"*{SUFFIX}"), None) is None
 
 
 def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool) -> JournalContent:

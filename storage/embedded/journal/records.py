@@ -10,15 +10,6 @@ from storage.object_store import Buffer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JournalObject:
-    """The object to append."""
-
-    key: str
-    parts: Sequence[Buffer]
-    modified_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JournalEntry:
     """The entry to append. `stamp` is the owner's number for it: at least 0, below 2**63."""
 

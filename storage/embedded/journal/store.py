@@ -11,11 +11,12 @@ from functools import partial
 
 from protocol.limits import JOURNAL_GROUP_BYTES_MAX
 from storage.embedded.journal.open_journal import OpenJournal
-from storage.embedded.journal.records import JournalObject, RecordLocation, Written
+from storage.embedded.journal.records import RecordLocation, Written
 from storage.embedded.local_files import errors_of
 from storage.keys import check_key, check_prefix
 from storage.object_store import (
     Buffer,
+    NewObject,
     ObjectDamaged,
     ObjectExists,
     ObjectMeta,
@@ -35,7 +36,7 @@ class JournalStore:
         self._opened = opened
         self._journal = opened.journal
         self._now_ms = now_ms
-        self._waiting: deque[JournalObject] = deque()
+        self._waiting: deque[NewObject] = deque()
         self._pending_puts: dict[str, asyncio.Future[None]] = {}
         self._marking: set[asyncio.Future[None]] = set()
         self._is_writing = False
@@ -51,7 +52,7 @@ class JournalStore:
             raise ObjectExists(f"{key} exists")
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending_puts[key] = outcome
-        self._waiting.append(JournalObject(key=key, parts=parts, modified_ms=self._now_ms()))
+        self._waiting.append(NewObject(key=key, parts=parts, modified_ms=self._now_ms()))
         if not self._is_writing:
             self._write_waiting()
         await asyncio.shield(outcome)
@@ -150,7 +151,7 @@ class JournalStore:
         written = self._opened.write(partial(self._append, group))
         written.add_done_callback(partial(self._settle, group))
 
-    def _settle(self, group: Sequence[JournalObject], written: "asyncio.Future[Written]") -> None:
+    def _settle(self, group: Sequence[NewObject], written: "asyncio.Future[Written]") -> None:
         outcomes = [self._pending_puts.pop(stored.key) for stored in group]
         failure = written.exception()
         if failure is None:
@@ -180,7 +181,7 @@ class JournalStore:
 
     # From here on: blocking, in a thread.
 
-    def _append(self, group: Sequence[JournalObject]) -> Written:
+    def _append(self, group: Sequence[NewObject]) -> Written:
         with errors_of(group[0].key):
             return self._journal.append(group)
 

@@ -26,6 +26,7 @@ from coordinator.ledger.port import Ledger, LedgerEntry
 from coordinator.state.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
 from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
+from storage.object_store import NewObject
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.refs import ObjectKind
@@ -107,7 +108,8 @@ class PromptClient(LedgerClient):
         self.before_end()
         return head.position
 
-    def propose(self, command: Command) -> asyncio.Future[Outcome]:
+    def propose(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
+        assert stored is None, "its ledger takes no objects"
         self.before(command)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         outcome.set_result(self.apply(command))

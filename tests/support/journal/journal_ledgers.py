@@ -9,10 +9,10 @@ from pathlib import Path
 from coordinator.ledger.journal import JournalLedger
 from coordinator.ledger.port import LedgerEntry
 from storage.embedded.journal.open_journal import OpenJournal
-from storage.embedded.journal.records import JournalObject
 from storage.embedded.journal.store import JournalStore
 from storage.embedded.local_files import Files
 from storage.store_damage import StoreDamage
+from storage.object_store import NewObject
 
 FILE_BYTES = 2_000
 STEP_BYTES = 512
@@ -58,5 +58,5 @@ def entry(number: int, payload: bytes = b"x") -> list[LedgerEntry]:
     return [LedgerEntry(number=number, payload=payload)]
 
 
-def an_intake_object(key: str, payload: bytes = b"payload") -> JournalObject:
-    return JournalObject(key=key, parts=[payload], modified_ms=1)
+def an_intake_object(key: str, payload: bytes = b"payload") -> NewObject:
+    return NewObject(key=key, parts=[payload], modified_ms=1)

@@ -6,8 +6,9 @@ from itertools import count
 from pathlib import Path
 
 from storage.embedded.journal.journal import Journal
-from storage.embedded.journal.records import JournalEntry, JournalFile, JournalObject, RecordLocation, Written
+from storage.embedded.journal.records import JournalEntry, JournalFile, RecordLocation, Written
 from storage.store_damage import StoreDamage
+from storage.object_store import NewObject
 from tests.support.packs.simulated_disk import PackDisk
 
 FILE_BYTES = 1_000
@@ -49,7 +50,7 @@ class JournalUser:
     def append(
         self, *keys: str, payload: bytes = b"payload", entry: bytes | None = None, state: bytes | None = None
     ) -> Written:
-        objects = [JournalObject(key=key, parts=[payload], modified_ms=1) for key in keys]
+        objects = [NewObject(key=key, parts=[payload], modified_ms=1) for key in keys]
         appended = None if entry is None else JournalEntry(parts=[entry], stamp=7)
         written = self.journal.append(objects, entry=appended, state=state)
         self.state = self.state if state is None else state

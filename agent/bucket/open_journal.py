@@ -1,0 +1,38 @@
+"""Opens the journal that the settings name, which a ledger and a store share."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from agent.bucket.disk_reserve import DiskReserves
+from agent.bucket.full_disk import WatchedFiles
+from agent.bucket.store_damages import StoreDamages
+from agent.config.addresses import JournalUrl, read_ledger_url
+from agent.config.settings import Settings
+from agent.runtime.ids import Ids
+from storage.embedded.journal.open_journal import OpenJournal
+
+
+@asynccontextmanager
+async def open_journal(
+    settings: Settings, ids: Ids, *, damages: StoreDamages, reserves: DiskReserves
+) -> AsyncIterator[OpenJournal | None]:
+    """The journal, where the ledger that the settings name is in one. Raises `StoreError`s."""
+    url = read_ledger_url(settings.ledger_url)
+    if not isinstance(url, JournalUrl):
+        yield None
+        return
+    folder = Path(url.path)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    opened = await OpenJournal.open(
+        folder,
+        new_nonce=ids.new_uuid,
+        is_durable=settings.is_durable,
+        files=WatchedFiles(reserves.of(folder.parent).find_full),
+        on_damage=damages.report,
+        on_removed=damages.forget,
+    )
+    try:
+        yield opened
+    finally:
+        await opened.close()
