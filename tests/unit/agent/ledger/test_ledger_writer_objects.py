@@ -1,0 +1,95 @@
+"""Commands whose objects are put by the write that appends their entries."""
+
+import asyncio
+
+import pytest
+
+from coordinator.commands.commands import AllocateProducerIds, Done, ProducerIdsAllocated, Rejected
+from coordinator.ledger.port import JointLedger, LedgerFull, LedgerUnavailable
+from protocol.errors import ErrorCode
+from storage.memory_store import MemoryStore
+from storage.object_store import NewObject
+from tests.support.agent.ledger_parts import running_parts
+from tests.support.commands.commands import create
+from tests.support.ledger.joint_ledger import JointMemoryLedger
+from agent.ledger.ledger_outages import OutageLoggingLedger, with_outages_logged
+
+
+def stored(key: str, payload: bytes = b"payload") -> NewObject:
+    return NewObject(key=key, parts=[payload], modified_ms=1)
+
+
+async def test_a_ledger_that_takes_no_objects_says_so() -> None:
+    async with running_parts() as parts:
+        assert not parts.ledger.takes_objects
+        with pytest.raises(AssertionError, match="takes no objects"):
+            parts.ledger.propose(create(), stored("a"))
+
+
+async def test_an_object_is_put_with_its_command_and_others_go_with_them() -> None:
+    store = MemoryStore()
+    ledger = JointMemoryLedger(store)
+    async with running_parts(ledger) as parts:
+        assert parts.ledger.takes_objects
+        one = parts.ledger.propose(create("one"), stored("a"))
+        two = parts.ledger.propose(create("two"))
+        three = parts.ledger.propose(AllocateProducerIds(count=5), stored("b"))
+        assert [await one, await two] == [Done(), Done()]
+        assert isinstance(await three, ProducerIdsAllocated)
+        ((numbers, keys),) = ledger.writes
+        assert (numbers[1:], keys) == ([numbers[0] + 1, numbers[0] + 2], ["a", "b"])
+        assert await store.get("a") == b"payload"
+
+
+async def test_where_there_is_no_room_commands_without_objects_are_appended_all_the_same() -> None:
+    ledger = JointMemoryLedger(MemoryStore())
+    ledger.room_bytes = 10
+    async with running_parts(ledger) as parts:
+        ledger.may_write.clear()
+        large = parts.ledger.propose(create("large"), stored("a", b"x" * 100))
+        behind = [parts.ledger.propose(create(f"topic-{row}")) for row in range(3)]
+        ledger.may_write.set()
+        rejected = await large
+        assert isinstance(rejected, Rejected)
+        assert (rejected.error_code, rejected.reason) == (ErrorCode.request_timed_out, "there is no room")
+        assert await asyncio.gather(*behind) == [Done()] * 3
+        assert ledger.writes == []
+        small = parts.ledger.propose(create("small"), stored("b", b"y"))
+        assert await small == Done()
+        session = parts.ledger.state.sessions[parts.ledger.session]
+        entries = [row for row in (await ledger.load()).records if row.session == parts.ledger.session]
+        assert [row.number for row in entries] == list(range(session.entry_next)), "numbers were used again"
+
+
+async def test_a_caller_that_gave_up_is_not_answered() -> None:
+    ledger = JointMemoryLedger(MemoryStore())
+    ledger.room_bytes = 0
+    async with running_parts(ledger) as parts:
+        ledger.may_write.clear()
+        proposed = parts.ledger.propose(create("t"), stored("a"))
+        await asyncio.wait([asyncio.ensure_future(parts.ledger.barrier())])
+        proposed.cancel()
+        ledger.may_write.set()
+        assert await parts.ledger.propose(create("u")) == Done()
+
+
+class TestOutages:
+    async def test_a_joint_ledger_stays_one_and_a_full_disk_is_no_outage(self) -> None:
+        inner = JointMemoryLedger(MemoryStore())
+        ledger = with_outages_logged(inner, monotonic_s=lambda: 1.0)
+        assert isinstance(ledger, JointLedger)
+        session = await ledger.open_session("a")
+        inner.room_bytes = 0
+        with pytest.raises(LedgerFull):
+            await ledger.append_with(session, [], [stored("a")])
+        assert ledger.outage_seconds == 0
+        inner.is_reachable = False
+        inner.room_bytes = 100
+        with pytest.raises(LedgerUnavailable):
+            await ledger.append_with(session, [], [])
+
+    async def test_another_one_does_not_become_one(self) -> None:
+        async with running_parts() as parts:
+            ledger = with_outages_logged(parts.backend, monotonic_s=lambda: 1.0)
+            assert type(ledger) is OutageLoggingLedger
+            assert not isinstance(ledger, JointLedger)
