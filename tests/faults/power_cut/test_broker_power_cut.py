@@ -29,11 +29,17 @@ class Acknowledged:
 
 
 def broker(
-    penstock: PenstockFactory, power_cut: PowerCut, *, ignore: str | None, start_seconds_max: float = START_SECONDS_MAX
+    penstock: PenstockFactory,
+    power_cut: PowerCut,
+    *,
+    ignore: str | None,
+    start_seconds_max: float = START_SECONDS_MAX,
+    has_journal: bool = False,
 ) -> Penstock:
     """A broker, under the shim unless `ignore` is None."""
     env = None if ignore is None else power_cut.environment(ignore=ignore)
-    return penstock(data=power_cut.root / "data", env=env, start_seconds_max=start_seconds_max)
+    data = power_cut.root / "data"
+    return penstock(data=data, env=env, start_seconds_max=start_seconds_max, has_journal=has_journal)
 
 
 def produce(bootstrap: str, acknowledged: Acknowledged, *, flushes: int, name: str) -> None:
@@ -73,20 +79,26 @@ def run_until_the_power_is_cut(
     flushes: int,
     name: str,
     ignore: str = "",
+    has_journal: bool = False,
 ) -> None:
     power_cut.adopt()
-    running = broker(penstock, power_cut, ignore=ignore)
+    running = broker(penstock, power_cut, ignore=ignore, has_journal=has_journal)
     produce(running.bootstrap, acknowledged, flushes=flushes, name=name)
     running.process.kill()
     power_cut.restore()
 
 
-def test_acknowledged_records_survive_power_cut_after_power_cut(penstock: PenstockFactory, power_cut: PowerCut) -> None:
+@pytest.mark.parametrize("has_journal", [False, True], ids=["packs and SQLite", "a journal"])
+def test_acknowledged_records_survive_power_cut_after_power_cut(
+    penstock: PenstockFactory, power_cut: PowerCut, has_journal: bool
+) -> None:
     acknowledged = Acknowledged()
     for flushes in (30, 7):
-        run_until_the_power_is_cut(penstock, power_cut, acknowledged, flushes=flushes, name=f"run-{flushes}")
+        run_until_the_power_is_cut(
+            penstock, power_cut, acknowledged, flushes=flushes, name=f"run-{flushes}", has_journal=has_journal
+        )
     assert len(acknowledged.values) == 37 * RECORDS_PER_FLUSH
-    running = broker(penstock, power_cut, ignore=None)
+    running = broker(penstock, power_cut, ignore=None, has_journal=has_journal)
     assert consume(running.bootstrap, len(acknowledged.values)) == acknowledged.values
 
 
@@ -109,6 +121,22 @@ def test_without_a_sync_acknowledged_records_are_lost(
     run_until_the_power_is_cut(penstock, power_cut, acknowledged, flushes=5, name="run", ignore=ignore)
     try:
         running = broker(penstock, power_cut, ignore=None, start_seconds_max=SECONDS_MAX)
+    except ProcessFailed:
+        return  # it says that ledger and bucket disagree, and does not serve
+    left = consume(running.bootstrap, len(acknowledged.values), seconds_max=LOST_SECONDS_MAX)
+    assert left != acknowledged.values
+
+
+@pytest.mark.parametrize("ignore", ["file:.journal", pytest.param("dir:/journal", marks=pytest.mark.slow)])
+def test_without_the_one_sync_of_a_journal_acknowledged_records_are_lost(
+    penstock: PenstockFactory, power_cut: PowerCut, ignore: str
+) -> None:
+    acknowledged = Acknowledged()
+    run_until_the_power_is_cut(
+        penstock, power_cut, acknowledged, flushes=5, name="run", ignore=ignore, has_journal=True
+    )
+    try:
+        running = broker(penstock, power_cut, ignore=None, start_seconds_max=SECONDS_MAX, has_journal=True)
     except ProcessFailed:
         return  # it says that ledger and bucket disagree, and does not serve
     left = consume(running.bootstrap, len(acknowledged.values), seconds_max=LOST_SECONDS_MAX)

@@ -142,6 +142,7 @@ class PenstockFactory:
         listen: str = "127.0.0.1:0",
         program: Sequence[str | Path] = (PENSTOCK,),
         start_seconds_max: float = START_SECONDS_MAX,
+        has_journal: bool = False,
     ) -> Penstock:
         """Starts one broker and returns when it serves.
 
@@ -149,11 +150,15 @@ class PenstockFactory:
         `--set`. `options`: other options by their names, for example `{"gc-min-age-s": "1"}`. `store`: the URL of an
         object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`. `program`: one
         of `tests/support/modified_agents` instead of `penstock`. Raises `ProcessFailed` where it does not serve within
-        `start_seconds_max`.
+        `start_seconds_max`. `has_journal`: ledger and intake are in a journal, `journal/` in the folder.
         """
         self.count += 1
         data = data or self.folder / f"data-{self.count}"
-        command: list[str | Path] = [*program, "run", "--listen", listen, "--http", "127.0.0.1:0", "--data-dir", data]
+        embedded: list[str | Path] = ["run", "--data-dir", data]
+        if has_journal:
+            places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+            embedded = ["agent", "--name", "broker", *places]
+        command: list[str | Path] = [*program, *embedded, "--listen", listen, "--http", "127.0.0.1:0"]
         if store is not None:
             command += ["--store", store]
         for name, value in (options or {}).items():

@@ -12,7 +12,7 @@ from coordinator.ledger.port import LedgerIdentity
 from protocol.limits import DISK_CHECK_INTERVAL_S
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreFull
-from tests.support.agent.small_agent import ManualClock
+from tests.support.agent.ledger_parts import ManualClock
 
 MINE = LedgerIdentity(cluster_id="c", incarnation=1, bucket_id="b")
 
