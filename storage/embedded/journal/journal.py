@@ -27,7 +27,7 @@ from storage.embedded.journal.format import (
     read_file_header,
     read_record,
 )
-from storage.embedded.journal.opening import JournalFiles
+from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFiles
 from storage.embedded.journal.records import JournalContent, JournalEntry, JournalFile, RecordLocation, Written
 from storage.embedded.journal.writes import JournalWrite, encode_end
 from storage.embedded.local_files import Files
@@ -69,6 +69,8 @@ class Journal:
         self._begun: dict[int, JournalFile] = {}
         """By number, in order: every file that was begun and not taken back."""
         self._renamed: set[JournalFile] = set()
+        self._unsettled: OpenedFiles | None = None
+        """What the start found, until it is settled."""
         self._released_write = -1
         self._write_next = 0
         self._current_state: Callable[[], bytes] = bytes
@@ -77,28 +79,21 @@ class Journal:
         self._descriptor = -1
 
     def open(self) -> JournalContent:
-        """Everything that counts. What a crash has torn is left out, and the newest file is marked where it ends.
+        """Everything that counts. What a crash has torn is left out.
 
         Locks the folder until `close`, and raises `BlockingIOError` where another process has locked it. Nothing is
-        used again or removed before `settle`.
+        changed before `settle`: an owner that finds its part damaged leaves everything as it is.
         """
         self._folder.lock()
         try:
-            opened = self._journal_files.read_all()
-            self._folder.number_highest = opened.number_highest
-            self._write_next = opened.content.write_next
-            for begun in opened.begun:
-                self._begun[begun.file.number] = begun.file
-                if begun.is_renamed:
-                    self._renamed.add(begun.file)
-                if begun.file.is_open_ended and not begun.file.is_set_aside and not begun.is_renamed:
-                    self._mark_end(begun.file, NO_SUCCESSOR, is_synced=True)
-            for number in opened.unused:
-                self._folder.take_back(number)
+            self._unsettled = self._journal_files.read_all()
         except BaseException:
-            self.close()
+            self._folder.unlock()
             raise
-        return opened.content
+        self._folder.number_highest = self._unsettled.number_highest
+        self._write_next = self._unsettled.content.write_next
+        self._begun = {begun.file.number: begun.file for begun in self._unsettled.begun}
+        return self._unsettled.content
 
     def settle(
         self, content: JournalContent, *, released_write: int, current_state: Callable[[], bytes] = bytes
@@ -108,7 +103,13 @@ class Journal:
         `released_write`: entries of this write and of earlier ones are not needed. `current_state` gives the owner's
         state, with which each new file begins; empty where there is none.
         """
+        assert self._unsettled is not None, "a journal is opened before it is settled, once"
+        opened, self._unsettled = self._unsettled, None
         self._current_state, self._released_write = current_state, released_write
+        self._renamed = {begun.file for begun in opened.begun if begun.is_renamed}
+        self._end_files(opened.begun)
+        for number in opened.unused:
+            self._folder.take_back(number)
         try:
             self.mark_dead(content.replaced)
         except OSError:  # an object that is deleted could only have to be deleted again
@@ -129,6 +130,7 @@ class Journal:
 
         After an `OSError` nothing of it counts, unless the process ends before the next append: then it may.
         """
+        assert self._unsettled is None, "a journal is settled before it is written"
         file = self._file_for_append()
         is_new = not file.end
         write = JournalWrite(file, self._write_next, is_synced_before=self._is_durable)
@@ -342,6 +344,17 @@ class Journal:
         self._write_end(self._descriptor, file, NO_SUCCESSOR, is_synced=True)
         self._files.close(self._descriptor)
         self._file = None
+
+    def _end_files(self, begun: Sequence[OpenedFile]) -> None:
+        """Mark where the files of earlier starts end that do not say it: then nothing in them can be torn any more.
+
+        It makes them durable, too. What was written by a process that was killed may be in the page cache alone.
+        """
+        successors = [*(opened.file.own_number for opened in begun[1:]), NO_SUCCESSOR]
+        for opened, successor in zip(begun, successors, strict=False):
+            file = opened.file
+            if file.is_open_ended and not file.is_set_aside and not opened.is_renamed:
+                self._mark_end(file, successor, is_synced=True)
 
     def _end_predecessor(self, file: JournalFile) -> None:
         """Mark where the file before ends, and by which one it is followed: so that a missing one is noticed.

@@ -69,6 +69,26 @@ class TestLost:
         assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
 
 
+@pytest.mark.parametrize("has_folder", [False, True])
+def test_a_start_without_its_journal_refuses_and_changes_nothing(data_dir: Path, has_folder: bool) -> None:
+    journal = data_dir / "journal"
+    if has_folder:
+        journal.mkdir()
+    before = contents(data_dir)
+    values = {
+        "ledger": f"journal://{journal}",
+        "store": f"file://{data_dir}/store",
+        "listen": ["127.0.0.1:0"],
+        "http": "127.0.0.1:0",
+    }
+    settings = load_settings(CliCommand.AGENT, values, config_path=None)
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(run_agent(settings, lambda _: None))
+    (error,) = raised.value.exceptions
+    assert isinstance(error, LedgerCorrupt)
+    assert contents(data_dir) == before
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["ledger.sqlite", "ledger.sqlite-wal"])
 def test_a_pipe_is_not_waited_for(data_dir: Path, name: str) -> None:

@@ -7,6 +7,7 @@ from agent.config.addresses import (
     FileUrl,
     HostPort,
     InvalidAddress,
+    JournalUrl,
     ListenerAddress,
     MemoryUrl,
     S3Url,
@@ -77,6 +78,7 @@ def test_addresses_that_mean_every_interface_are_recognised() -> None:
 def test_ledgers_are_read() -> None:
     assert read_ledger_url("memory:") == MemoryUrl()
     assert read_ledger_url("sqlite:///srv/ledger.sqlite") == SqliteUrl(path="/srv/ledger.sqlite")
+    assert read_ledger_url("journal:///srv/journal") == JournalUrl(path="/srv/journal")
     hosts = (HostPort(host="a", port=2379), HostPort(host="b", port=2380))
     assert read_ledger_url("etcd://a:2379,b:2380/prod") == EtcdUrl(endpoints=hosts, cluster="prod")
 

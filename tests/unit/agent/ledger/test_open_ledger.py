@@ -8,7 +8,7 @@ from agent.config.settings import CliCommand, Settings, load_settings
 from agent.ledger.open_ledger import WhereMissing, open_ledger
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
-from coordinator.ledger.port import LedgerMissing
+from coordinator.ledger.port import LedgerMissing, LedgerUnsupported
 
 
 def settings(ledger: str) -> Settings:
@@ -36,6 +36,14 @@ async def test_whoever_only_looks_finds_what_an_agent_made(tmp_path: Path) -> No
     for where_missing in (WhereMissing.REJECTED, WhereMissing.SUBSTITUTED):
         async with open_ledger(places, SystemClock(), SystemIds(), where_missing) as ledger:
             assert await ledger.identity() == identity
+
+
+async def test_a_ledger_in_a_journal_is_read_by_its_agent_alone(tmp_path: Path) -> None:
+    places = settings(f"journal://{tmp_path}/journal")
+    with pytest.raises(LedgerUnsupported, match="by its agent alone"):
+        async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.REJECTED):
+            pass
+    assert not files(tmp_path)
 
 
 async def test_a_ledger_in_memory_cannot_be_looked_at() -> None:

@@ -1,0 +1,76 @@
+"""Ledger and intake of one journal, opened by the settings of an agent."""
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from agent.bucket.disk_reserve import DiskReserves
+from agent.bucket.open_journal import open_journal
+from agent.bucket.open_store import open_store
+from agent.bucket.store_damages import StoreDamages
+from agent.config.settings import CliCommand, Settings, load_settings
+from agent.ledger.open_ledger import open_ledger
+from agent.runtime.clock import SystemClock
+from agent.runtime.ids import SystemIds
+from agent.runtime.metrics import Metrics
+from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull
+from storage.embedded.local_files import Files
+from storage.object_store import NewObject
+from tests.support.agent.ledger_parts import ManualClock
+
+
+def settings(folder: Path, ledger: str) -> Settings:
+    return load_settings(CliCommand.AGENT, {"ledger": ledger, "store": f"file://{folder}/store"}, environment={})
+
+
+async def test_objects_that_the_ledger_puts_are_in_the_store(tmp_path: Path) -> None:
+    places = settings(tmp_path, f"journal://{tmp_path}/data/journal")
+    clock, ids, damages = SystemClock(), SystemIds(), StoreDamages()
+    reserves = DiskReserves(clock=clock)
+    async with (
+        open_journal(places, ids, damages=damages, reserves=reserves) as journal,
+        open_ledger(places, clock, ids, journal=journal) as ledger,
+        open_store(places, clock, ids, Metrics(), damages=damages, reserves=reserves, journal=journal) as store,
+    ):
+        assert isinstance(ledger, JointLedger)
+        session = await ledger.open_session("a")
+        stored = NewObject(key="intake/1", parts=[b"payload"], modified_ms=1)
+        await ledger.append_with(session, [LedgerEntry(number=0, payload=b"x")], [stored])
+        assert await store.get("intake/1") == b"payload"
+        await store.put("lake/1", [b"a file of its own"])
+        assert (tmp_path / "store" / "lake" / "1").exists()
+        assert not (tmp_path / "store" / ".packs").exists()
+
+
+async def test_another_ledger_has_no_journal(tmp_path: Path) -> None:
+    places = settings(tmp_path, f"sqlite://{tmp_path}/ledger.sqlite")
+    reserves = DiskReserves(clock=ManualClock())
+    async with open_journal(places, SystemIds(), damages=StoreDamages(), reserves=reserves) as journal:
+        assert journal is None
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_journal_that_finds_no_room_gives_the_reserve_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = settings(tmp_path, f"journal://{tmp_path}/journal")
+    clock, ids = ManualClock(), SystemIds()
+    reserves = DiskReserves(clock=clock)
+    reserves.of(tmp_path).begin()
+    async with (
+        open_journal(places, ids, damages=StoreDamages(), reserves=reserves) as journal,
+        open_ledger(places, clock, ids, journal=journal) as ledger,
+    ):
+        assert isinstance(ledger, JointLedger)
+        session = await ledger.open_session("a")
+
+        def no_room(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(Files, "allocate", no_room)
+        stored = NewObject(key="intake/1", parts=[bytes(8 << 20)], modified_ms=1)
+        with pytest.raises(LedgerFull, match="no room for the objects"):
+            await ledger.append_with(session, [LedgerEntry(number=0, payload=b"x")], [stored])
+        assert reserves.is_full
+        await ledger.append(session, [LedgerEntry(number=0, payload=b"x")])
