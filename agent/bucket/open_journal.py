@@ -15,20 +15,34 @@ from storage.embedded.journal.open_journal import OpenJournal
 
 @asynccontextmanager
 async def open_journal(
-    settings: Settings, ids: Ids, *, damages: StoreDamages, reserves: DiskReserves
+    settings: Settings,
+    ids: Ids,
+    *,
+    damages: StoreDamages,
+    reserves: DiskReserves | None = None,
+    is_writer: bool = True,
 ) -> AsyncIterator[OpenJournal | None]:
-    """The journal, where the ledger that the settings name is in one. Raises `StoreError`s."""
+    """The journal, where the ledger that the settings name is in one. Raises `StoreError`s.
+
+    Args:
+        settings, ids: the process's.
+        damages: gets the damages that are found in it.
+        reserves: give up their room where a write finds none.
+        is_writer: false changes nothing in it.
+    """
     url = read_ledger_url(settings.ledger_url)
     if not isinstance(url, JournalUrl):
         yield None
         return
     folder = Path(url.path)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    if is_writer:
+        folder.parent.mkdir(parents=True, exist_ok=True)
     opened = await OpenJournal.open(
         folder,
         new_nonce=ids.new_uuid,
         is_durable=settings.is_durable,
-        files=WatchedFiles(reserves.of(folder.parent).find_full),
+        is_writer=is_writer,
+        files=None if reserves is None else WatchedFiles(reserves.of(folder.parent).find_full),
         on_damage=damages.report,
         on_removed=damages.forget,
     )

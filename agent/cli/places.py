@@ -63,6 +63,7 @@ async def opened(
 
     `damages` gets the damages that an embedded store finds in its files. With `is_writer=False` these are not changed.
     """
+    from agent.bucket.open_journal import open_journal
     from agent.bucket.open_store import open_store
     from agent.ledger.open_ledger import open_ledger
     from agent.runtime.clock import SystemClock
@@ -74,9 +75,16 @@ async def opened(
     try:
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(COMMAND_OPEN_SECONDS_MAX):
-                ledger = await stack.enter_async_context(open_ledger(settings, clock, ids, where_missing))
+                journal = await stack.enter_async_context(
+                    open_journal(settings, ids, damages=damages, is_writer=is_writer)
+                )
+                ledger = await stack.enter_async_context(
+                    open_ledger(settings, clock, ids, where_missing, journal=journal)
+                )
                 store = await stack.enter_async_context(
-                    open_store(settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer)
+                    open_store(
+                        settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer, journal=journal
+                    )
                 )
             yield ledger, store
     except TimeoutError as error:

@@ -40,7 +40,8 @@ class Journal:
 
     `new_nonce` gives 16 unguessable bytes. A file that has reached `file_bytes_target` is followed by another one, and
     gets its blocks `allocated_bytes_step` at a time. `is_durable=False` leaves out every sync: a crash of the machine
-    (not of the process) may lose the newest writes.
+    (not of the process) may lose the newest writes. With `is_writer=False` nothing is changed, and nothing may be
+    appended or marked; a folder that is not there is empty.
     """
 
     def __init__(
@@ -50,12 +51,14 @@ class Journal:
         new_nonce: Callable[[], bytes],
         is_durable: bool,
         files: Files,
+        is_writer: bool = True,
         file_bytes_target: int = JOURNAL_FILE_BYTES_TARGET,
         allocated_bytes_step: int = JOURNAL_ALLOCATED_BYTES_STEP,
         on_damage: OnDamage = ignore_damage,
         on_removed: OnRemoved = ignore_removed,
     ) -> None:
         self._is_durable = is_durable
+        self._is_writer = is_writer
         self._files = files
         self._file_bytes_target = file_bytes_target
         self._allocated_bytes_step = allocated_bytes_step
@@ -84,7 +87,13 @@ class Journal:
         Locks the folder until `close`, and raises `BlockingIOError` where another process has locked it. Nothing is
         changed before `settle`: an owner that finds its part damaged leaves everything as it is.
         """
-        self._folder.lock()
+        try:
+            self._folder.lock()
+        except FileNotFoundError:
+            if self._is_writer:
+                raise
+            self._unsettled = OpenedFiles(begun=(), unused=(), content=JournalContent(), number_highest=-1)
+            return self._unsettled.content
         try:
             self._unsettled = self._journal_files.read_all()
         except BaseException:
@@ -106,6 +115,8 @@ class Journal:
         assert self._unsettled is not None, "a journal is opened before it is settled, once"
         opened, self._unsettled = self._unsettled, None
         self._current_state, self._released_write = current_state, released_write
+        if not self._is_writer:
+            return
         self._renamed = {begun.file for begun in opened.begun if begun.is_renamed}
         self._end_files(opened.begun)
         for number in opened.unused:
@@ -131,6 +142,7 @@ class Journal:
         After an `OSError` nothing of it counts, unless the process ends before the next append: then it may.
         """
         assert self._unsettled is None, "a journal is settled before it is written"
+        self._check_writer()
         file = self._file_for_append()
         is_new = not file.end
         write = JournalWrite(file, self._write_next, is_synced_before=self._is_durable)
@@ -194,6 +206,7 @@ class Journal:
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
         """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
         them again. Objects of one file are marked together, or an `OSError` says that some may be."""
+        self._check_writer()
         by_file: dict[JournalFile, list[RecordLocation]] = {}
         for location in locations:
             by_file.setdefault(location.file, []).append(location)
@@ -244,6 +257,10 @@ class Journal:
         """The bytes of all files that were begun, up to where they end."""
         with self._lock:
             return sum(file.end for file in self._begun.values())
+
+    def _check_writer(self) -> None:
+        if not self._is_writer:
+            raise OSError(errno.EROFS, "the journal was opened for reading only")
 
     def _is_needed(self, file: JournalFile) -> bool:
         return file.objects_live > 0 or file.entry_write_last > self._released_write

@@ -50,13 +50,14 @@ class OpenJournal:
         *,
         new_nonce: Callable[[], bytes],
         is_durable: bool = True,
+        is_writer: bool = True,
         files: Files | None = None,
         file_bytes_target: int = JOURNAL_FILE_BYTES_TARGET,
         allocated_bytes_step: int = JOURNAL_ALLOCATED_BYTES_STEP,
         on_damage: OnDamage = ignore_damage,
         on_removed: OnRemoved = ignore_removed,
     ) -> Self:
-        """Open the journal in `folder`, whose parent exists; a new folder is made. For the arguments: `Journal`.
+        """Open the journal in `folder`, whose parent exists; a writer makes a new folder. For the arguments: `Journal`.
 
         `on_damage` is called with each unreadable part, at the start and when a read finds it; `on_removed` with each
         file that is not needed any more; both by any thread. Raises `StoreMisconfigured`, also where another process
@@ -67,6 +68,7 @@ class OpenJournal:
             str(folder),
             new_nonce=new_nonce,
             is_durable=is_durable,
+            is_writer=is_writer,
             files=files,
             file_bytes_target=file_bytes_target,
             allocated_bytes_step=allocated_bytes_step,
@@ -75,7 +77,9 @@ class OpenJournal:
         )
         writer = OneThread("journal")
         try:
-            content = await writer.submit(partial(_open, journal, folder, files, is_durable=is_durable))
+            content = await writer.submit(
+                partial(_open, journal, folder, files, is_durable=is_durable, is_writer=is_writer)
+            )
         except BaseException:
             writer.end()
             raise
@@ -130,12 +134,13 @@ def is_empty(folder: Path) -> bool:
     return next(folder.glob(f"*{SUFFIX}"), None) is None
 
 
-def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool) -> JournalContent:
+def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_writer: bool) -> JournalContent:
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise StoreMisconfigured(f"{folder} is no folder: move away what has its name, and bring back the journal")
     with errors_of(str(folder)):
-        files.make_directory(str(folder))
-        if is_durable and not os.listdir(folder):
+        if is_writer:
+            files.make_directory(str(folder))
+        if is_writer and is_durable and not os.listdir(folder):
             # The folders may have been created for this journal, and their names not synced.
             for parent in folder.resolve().parents:
                 with suppress(PermissionError):  # this process has not made it

@@ -30,7 +30,12 @@ class EmbeddedJournal:
 
 @asynccontextmanager
 async def embedded_journal(
-    folder: Path, *, cluster: str | None = "c", files: Files | None = None, is_durable: bool = True
+    folder: Path,
+    *,
+    cluster: str | None = "c",
+    files: Files | None = None,
+    is_durable: bool = True,
+    is_writer: bool = True,
 ) -> AsyncIterator[EmbeddedJournal]:
     """Open the journal in `folder` with small files. Raises what opening the ledger raises."""
     damages: list[StoreDamage] = []
@@ -38,6 +43,7 @@ async def embedded_journal(
         folder,
         new_nonce=lambda: os.urandom(16),
         is_durable=is_durable,
+        is_writer=is_writer,
         files=files,
         file_bytes_target=FILE_BYTES,
         allocated_bytes_step=STEP_BYTES,

@@ -24,7 +24,7 @@ from coordinator.ledger.port import (
     position_first,
 )
 from protocol.types import Position, SessionId
-from storage.object_store import ObjectMissing, StoreMisconfigured, StoreUnavailable
+from storage.object_store import ObjectMissing, ObjectsNotDeleted, StoreMisconfigured, StoreUnavailable
 from tests.support.journal.journal_bytes import flipped
 from tests.support.journal.journal_ledgers import FILE_BYTES, an_intake_object, embedded_journal, entry
 from tests.support.ledger.operations import append_singly, numbers, pointer_at
@@ -101,6 +101,27 @@ class TestReopening:
             pass
         async with embedded_journal(folder, cluster=None) as one:
             assert (await one.ledger.identity()).cluster_id == "c"
+
+    async def test_a_reader_changes_nothing(self, folder: Path, tmp_path: Path) -> None:
+        with pytest.raises(LedgerMissing):
+            async with embedded_journal(folder, cluster=None, is_writer=False):
+                pass
+        assert not folder.exists()
+        async with embedded_journal(folder) as one:
+            session = await one.ledger.open_session("a")
+            await one.ledger.append_with(session, entry(0), [an_intake_object("intake/1")])
+            killed = shutil.copytree(folder, tmp_path / "killed")
+        before = {path.name: path.read_bytes() for path in killed.iterdir()}
+        async with embedded_journal(killed, cluster=None, is_writer=False) as one:
+            assert numbers((await one.ledger.load()).records) == [0]
+            assert await one.store.get("intake/1") == b"payload"
+            with pytest.raises(LedgerUnavailable, match="for reading only"):
+                await one.ledger.open_session("b")
+            with pytest.raises(StoreMisconfigured):
+                await one.store.put("intake/2", [b"x"])
+            with pytest.raises(ObjectsNotDeleted):
+                await one.store.delete(["intake/1"])
+        assert {path.name: path.read_bytes() for path in killed.iterdir()} == before
 
     async def test_two_processes_do_not_share_it(self, folder: Path) -> None:
         async with embedded_journal(folder):
