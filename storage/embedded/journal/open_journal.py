@@ -109,8 +109,7 @@ class OpenJournal:
                 replaced.append(earlier)
             self.objects[stored.key] = location
         if replaced:
-            # Where that fails, the next start does it: of two objects with one key the later counts.
-            self.read(partial(self._forget, replaced)).add_done_callback(asyncio.Future.exception)
+            self.read(partial(self._forget, replaced)).add_done_callback(_pass_over)
 
     async def close(self) -> None:
         """Carry out what was handed over, and release the folder."""
@@ -127,6 +126,12 @@ class OpenJournal:
         self._readers.shutdown()
         self._writer.join()
         self.journal.close()
+
+
+def _pass_over(forgotten: "asyncio.Future[None]") -> None:
+    """Where marking failed, the next start does it: of two objects with one key the later counts."""
+    if not forgotten.cancelled():
+        forgotten.exception()  # asyncio would log that it was not retrieved
 
 
 def is_empty(folder: Path) -> bool:

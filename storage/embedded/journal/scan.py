@@ -170,10 +170,8 @@ def judge(
     records: list[RecordAt] = []
     end, write_next = FILE_HEADER_BYTES, scan.header.write_first
     is_cut = scan.is_header_torn and write_next >= durable_write
-    for write in () if is_cut else _writes(scan.records):
+    for write in () if is_cut else _writes_before(scan.records, write_end):
         number = write[0].record.write
-        if write_end is not None and number >= write_end:
-            break
         is_complete = _is_complete(write)
         if number >= durable_write:
             # Damage before the first write that may be torn costs nothing of it.
@@ -184,16 +182,9 @@ def judge(
         records += write
         end, write_next = write[-1].end, number + is_complete
     lost_end = durable_write if write_end is None else min(durable_write, write_end)
-    damaged_holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
-    damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in damaged_holes]
-    damaged_write = max((hole.write_behind for hole in damaged_holes), default=NO_WRITE)
-    if scan.is_header_damaged or (scan.is_header_torn and not is_cut):
-        damages.append("its header is unreadable")
-    if scan.has_tail and write_next < lost_end:
-        damages.append(f"from byte {scan.end} on it holds no readable record")
-        damaged_write = lost_end
     if scan.ending is None and write_next >= lost_end:
         is_cut |= scan.has_tail if write_end is None else write_next < write_end
+    damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end, is_cut=is_cut)
     return JudgedFile(
         records=records,
         end=end,
@@ -227,6 +218,27 @@ def records_from(read: Read, nonce: bytes, position: int) -> Iterator[RecordAt]:
         scanned = RecordAt(position=position, record=record)
         yield scanned
         position = scanned.end
+
+
+def _damages(scan: FileScan, *, write_next: int, lost_end: int, is_cut: bool) -> tuple[Sequence[str], int]:
+    """What is unreadable of writes before `lost_end`, for people, and the newest write that it may concern."""
+    holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
+    damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in holes]
+    damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
+    if scan.is_header_damaged or (scan.is_header_torn and not is_cut):
+        damages.append("its header is unreadable")
+    if scan.has_tail and write_next < lost_end:
+        damages.append(f"from byte {scan.end} on it holds no readable record")
+        damaged_write = lost_end
+    return damages, damaged_write
+
+
+def _writes_before(records: Sequence[RecordAt], write_end: int | None) -> Iterator[list[RecordAt]]:
+    """The records of each write together, up to the write `write_end`."""
+    for write in _writes(records):
+        if write_end is not None and write[0].record.write >= write_end:
+            return
+        yield write
 
 
 def _writes(records: Sequence[RecordAt]) -> Iterator[list[RecordAt]]:
