@@ -7,9 +7,9 @@ files; where each group is, is known in memory. Bytes: `coordinator.ledger.journ
 
 import contextlib
 import errno
-from bisect import bisect_right
-from collections import deque
-from collections.abc import Generator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -172,8 +172,7 @@ class JournalLedgerFile:
     def entries_above(self, after: Position) -> list[LedgerRecord]:
         """The records above `after` that were not trimmed."""
         with self._mapped_errors():
-            rows = range(self._row_after(after), len(self._groups))
-            return [record for row in rows for record in self._group(self._groups[row]).records()]
+            return [record for group in self._groups_after(after) for record in group.records()]
 
     def read_after(self, after: Position) -> list[LedgerRecord]:
         """Records above `after` by whole revisions, as many as a tail hands over at once; none where nothing is new."""
@@ -181,8 +180,8 @@ class JournalLedgerFile:
             raise Trimmed(f"position {after} was asked for, everything up to {self._state.trimmed} is trimmed")
         records: list[LedgerRecord] = []
         with self._mapped_errors():
-            for row in range(self._row_after(after), len(self._groups)):
-                records.extend(self._group(self._groups[row]).records())
+            for group in self._groups_after(after):
+                records.extend(group.records())
                 if len(records) >= LEDGER_TAIL_RECORDS_MAX:
                     break
         return records
@@ -282,40 +281,39 @@ class JournalLedgerFile:
         if not content.states:
             raise _damaged("no state of its ledger can be read")
         newest = content.states[-1]
-        state = decode_state(self._payload(newest))
+        (payload,) = self._journal.payloads([newest])
+        state = decode_state(payload)
         # The head as far as entries before the state show it; it has to be the state's.
         self._state = msgspec.structs.replace(
             state, position_last=state.trimmed, position=state.trimmed, appends_count=state.trimmed_appends_count
         )
-        released_write = -1
-        entries = deque(content.entries)
-        while entries and entries[0].stamp <= state.trimmed:
-            released_write = entries.popleft().write
-        while entries and entries[0].write < newest.write:
-            self._read_group(entries.popleft(), is_older=True)
+        trimmed_count = bisect_right(content.entries, state.trimmed, key=attrgetter("stamp"))
+        older_count = bisect_left(content.entries, newest.write, key=attrgetter("write"))
+        self._read_groups(content.entries[trimmed_count:older_count], is_older=True)
         if self.head() != state.head:
             raise _damaged(f"its ledger lacks entries up to position {state.position}")
         self._state = state
-        self._is_at_rest = not entries
-        newest_write = entries[-1].write if entries else newest.write
-        while entries:
-            self._read_group(entries.popleft(), is_older=False)
-        if newest_write < content.damaged_write:
+        behind = content.entries[max(trimmed_count, older_count) :]
+        self._read_groups(behind, is_older=False)
+        self._is_at_rest = not behind
+        if (behind[-1] if behind else newest).write < content.damaged_write:
             # Nothing behind the damage shows whether there was an entry: its offsets would be given to other records.
             raise _damaged("its ledger may lack its newest entries")
+        released_write = content.entries[trimmed_count - 1].write if trimmed_count else -1
         self._journal.settle(content, released_write=released_write, current_state=self._encoded_state)
 
-    def _read_group(self, location: RecordLocation, *, is_older: bool) -> None:
-        """Remember a group that follows all others; `is_older`: than the newest state."""
-        group, state = self._group(location), self._state
-        is_next = group.appends_count == state.appends_count + 1 and group.position > state.position_last
-        is_state_known = group.state_number <= state.number if is_older else group.state_number == state.number
-        if not (is_next and is_state_known and group.position == location.stamp):
-            raise _damaged(f"its ledger lacks entries or a state before position {group.position}")
-        self._state = msgspec.structs.replace(
-            state, position_last=group.position, position=group.position, appends_count=group.appends_count
-        )
-        self._add(location)
+    def _read_groups(self, locations: Sequence[RecordLocation], *, is_older: bool) -> None:
+        """Remember groups that follow all others; `is_older`: than the newest state."""
+        for location, payload in zip(locations, self._journal.payloads(locations), strict=True):
+            group, state = decode_group(payload), self._state
+            is_next = group.appends_count == state.appends_count + 1 and group.position > state.position_last
+            is_state_known = group.state_number <= state.number if is_older else group.state_number == state.number
+            if not (is_next and is_state_known and group.position == location.stamp):
+                raise _damaged(f"its ledger lacks entries or a state before position {group.position}")
+            self._state = msgspec.structs.replace(
+                state, position_last=group.position, position=group.position, appends_count=group.appends_count
+            )
+            self._add(location)
 
     def _encoded_state(self) -> bytes:
         return encode_state(self._state)
@@ -323,16 +321,16 @@ class JournalLedgerFile:
     def _row_after(self, position: Position) -> int:
         return bisect_right(self._groups.stamps, position)
 
-    def _group(self, location: RecordLocation) -> StoredGroup:
-        return decode_group(self._payload(location))
-
-    def _payload(self, location: RecordLocation) -> bytes:
-        return self._journal.read("", location, 0, location.payload_bytes)
+    def _groups_after(self, position: Position) -> Iterator[StoredGroup]:
+        """The groups above `position`, in order."""
+        rows = range(self._row_after(position), len(self._groups))
+        return map(decode_group, self._journal.payloads(self._groups[row] for row in rows))
 
     def _revision_of(self, session: SessionId, number: int) -> Sequence[LedgerRecord]:
         """The revision that holds an entry; empty where there is none. Reads backwards: only for a late repeat."""
         for row in reversed(range(len(self._groups))):
-            group = self._group(self._groups[row])
+            (payload,) = self._journal.payloads([self._groups[row]])
+            group = decode_group(payload)
             if group.session == session and group.entries[0].number <= number <= group.entries[-1].number:
                 return group.records()
         return ()

@@ -10,8 +10,10 @@ A file is needed while one of its objects is not marked as deleted, or one of it
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby
+from operator import attrgetter
 from threading import Lock
 
 from crc32c import crc32c
@@ -31,6 +33,7 @@ from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFil
 from storage.embedded.journal.records import JournalContent, JournalEntry, JournalFile, RecordLocation, Written
 from storage.embedded.journal.writes import JournalWrite, encode_end
 from storage.embedded.local_files import Files
+from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import Buffer, NewObject, ObjectDamaged
 from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
 
@@ -176,31 +179,49 @@ class Journal:
         return written
 
     def read(self, name: str, location: RecordLocation, byte_first: int, byte_count: int) -> bytes:
-        """Bytes of a payload. `FileNotFoundError` where its file has been taken back since.
+        """Bytes of an object. `FileNotFoundError` where its file has been taken back since.
 
-        Of a whole payload the checksum is checked (safety rule S20): `ObjectDamaged` where it is wrong. A caller that
-        reads a part checks the record batches in it. `name`: an object's key, empty for entries and states.
+        Of a whole object the checksum is checked (safety rule S20): `ObjectDamaged` where it is wrong. A caller that
+        reads a part checks the record batches in it. `name`: the object's key.
         """
-        path = self.path(location.file.number)
         with self._opened(location.file) as descriptor:
             held = self._files.readable(descriptor)
             content = held.read(byte_count, location.payload_first + byte_first)
-            unreadable = next(iter(held.stretches), None)
             # Asked after the payload: a file is written from its beginning, so a header that stands vouches for it.
             header = held.read(location.payload_first - location.record_first, location.record_first)
             record = read_record(header, location.file.nonce)
-            if held.stretches:
-                location.file.is_damaged = location.file.is_set_aside = True
             if record is None or (record.name, record.write) != (name, location.write):
                 self._check_nonce(descriptor, location.file)
-                raise ObjectDamaged(f"{name or 'an entry'}: its header in {path} cannot be read")
+                raise ObjectDamaged(f"{name}: its header in {self.path(location.file.number)} cannot be read")
+        return self._checked(name, location, held, content, byte_count)
+
+    def payloads(self, locations: Iterable[RecordLocation]) -> Iterator[bytes]:
+        """The payloads of entries or states that are needed. Raises `ObjectDamaged` where one is not as it was written.
+
+        Neighbours in one file are read with one descriptor.
+        """
+        for file, together in groupby(locations, key=attrgetter("file")):
+            with self._opened(file) as descriptor:
+                held = self._files.readable(descriptor)
+                for location in together:
+                    content = held.read(location.payload_bytes, location.payload_first)
+                    name = f"the record at byte {location.record_first}"
+                    yield self._checked(name, location, held, content, location.payload_bytes)
+
+    def _checked(
+        self, name: str, location: RecordLocation, held: ReadableBytes, content: bytes, byte_count: int
+    ) -> bytes:
+        """The bytes that were read of a payload, if they are all there, and right where they are the whole of it."""
+        path = self.path(location.file.number)
+        unreadable = next(iter(held.stretches), None)
         if unreadable is not None:
+            location.file.is_damaged = location.file.is_set_aside = True
             first, end, reason = unreadable
-            raise ObjectDamaged(f"{name or 'an entry'}: bytes {first} to {end} of {path} cannot be read: {reason}")
+            raise ObjectDamaged(f"{name}: bytes {first} to {end} of {path} cannot be read: {reason}")
         if len(content) != byte_count:
-            raise ObjectDamaged(f"{name or 'an entry'}: {path} ends within it")
+            raise ObjectDamaged(f"{name}: {path} ends within it")
         if byte_count == location.payload_bytes and crc32c(content) != location.payload_crc:
-            raise ObjectDamaged(f"{name or 'an entry'}: its checksum in {path} is wrong")
+            raise ObjectDamaged(f"{name}: its checksum in {path} is wrong")
         return content
 
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:

@@ -181,7 +181,6 @@ class JournalFiles:
     def _fill(self, content: JournalContent, begun: Sequence[OpenedFile], durable_write: int) -> None:
         """Sort the records that count by their kinds."""
         for opened in begun:
-            content.files.append(opened.file)
             content.damaged_write = max(content.damaged_write, opened.judged.damaged_write)
             for scanned in opened.judged.records:
                 location = location_of(scanned, opened.file)

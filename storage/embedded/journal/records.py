@@ -122,8 +122,6 @@ class JournalContent:
     """The earlier ones of those that come twice."""
     entries: list[RecordLocation] = field(default_factory=list)
     states: list[RecordLocation] = field(default_factory=list)
-    files: list[JournalFile] = field(default_factory=list)
-    """All that were begun, in the order of their numbers."""
     write_next: int = 0
     """The number of the next write."""
     damaged_write: int = NO_WRITE

@@ -211,7 +211,7 @@ class JournalMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         """After a start; what it found is what is there from now on."""
         assert self.user.details() == []
-        released_and_kept = [self.user.read("", location) for location in self.user.content.entries]
+        released_and_kept = self.user.entries()
         kept = [
             entry
             for entry, location in zip(released_and_kept, self.user.content.entries, strict=True)
@@ -233,8 +233,8 @@ class JournalMachine(RuleBasedStateMachine):
             assert self.user.states()[-1] == self.state or not self.is_disk_sound or self.pending is not None
         self.state = self.user.states()[-1] if self.user.content.states else b""
         self.user.state = self.state
-        for location in self.user.content.entries:
-            self.entry_writes[self.user.read("", location)] = location.write
+        for entry, location in zip(released_and_kept, self.user.content.entries, strict=True):
+            self.entry_writes[entry] = location.write
         self.objects, self.entries, self.pending = objects, kept, None
         self.locations = dict(self.user.content.objects)
 

@@ -65,10 +65,10 @@ class JournalUser:
 
     def entries(self) -> list[bytes]:
         """The entries that the start has found."""
-        return [self.read("", location) for location in self.content.entries]
+        return list(self.journal.payloads(self.content.entries))
 
     def states(self) -> list[bytes]:
-        return [self.read("", location) for location in self.content.states]
+        return list(self.journal.payloads(self.content.states))
 
     def details(self, *, is_certain: bool = True) -> list[str]:
         """The damages that were reported."""

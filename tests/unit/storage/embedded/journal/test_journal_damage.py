@@ -54,7 +54,7 @@ def right_entries(user: JournalUser) -> list[bytes]:
     entries: list[bytes] = []
     for location in user.content.entries:
         try:
-            entries.append(user.read("", location))
+            entries += user.journal.payloads([location])
         except ObjectDamaged:
             entries.append(b"damaged")
     return entries
