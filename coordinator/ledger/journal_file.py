@@ -153,14 +153,13 @@ class JournalLedgerFile:
             entries=tuple(entries),
         )
         with self._mapped_errors(has_objects=bool(objects)):
-            parts = encode_group(group)
-            written = self._journal.append(objects, entry=JournalEntry(parts=parts, stamp=group.position))
-        assert written.entry is not None, "the entry that was handed over"
+            stored = JournalEntry(parts=encode_group(group), stamp=group.position)
+            written = self._journal.append(objects, entries=[stored])
         self._state = msgspec.structs.replace(
             state, position_last=group.position, position=group.position, appends_count=group.appends_count
         )
         self._is_at_rest = False
-        self._add(written.entry)
+        self._add(written.entries[0])
         self._sessions.newest[session] = NewestGroup(position=group.position, entries=group.entries)
         return Appended(group.position, is_new=True), written.objects
 

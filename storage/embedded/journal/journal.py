@@ -138,9 +138,9 @@ class Journal:
         self._folder.sync()
 
     def append(
-        self, objects: Sequence[NewObject] = (), *, entry: JournalEntry | None = None, state: bytes | None = None
+        self, objects: Sequence[NewObject] = (), *, entries: Sequence[JournalEntry] = (), state: bytes | None = None
     ) -> Written:
-        """Write and sync everything by one call each: the objects, then the entry, then the new state.
+        """Write and sync everything by one call each: the objects, then the entries, then the new state.
 
         After an `OSError` nothing of it counts, unless the process ends before the next append: then it may.
         """
@@ -155,23 +155,24 @@ class Journal:
         objects_first = write.count
         for stored in objects:
             write.add(RecordKind.OBJECT, stored.parts, name=stored.key, stamp=stored.modified_ms)
-        if entry is not None:
+        for entry in entries:
             write.add(RecordKind.ENTRY, entry.parts, stamp=entry.stamp)
         if state is not None:
             write.add(RecordKind.STATE, [state])
         parts, locations = write.encode()
         end = locations[-1].end
         self._write(file, parts, end)
+        entries_first = objects_first + len(objects)
         written = Written(
             write=self._write_next,
-            objects=locations[objects_first : objects_first + len(objects)],
-            entry=None if entry is None else locations[objects_first + len(objects)],
+            objects=locations[objects_first:entries_first],
+            entries=locations[entries_first : entries_first + len(entries)],
         )
         with self._lock:
             # Here, and not by the caller: else the file might be taken back before the caller has counted.
             file.end, file.write_end = end, self._write_next + 1
             file.objects_live += len(objects)
-            if entry is not None:
+            if entries:
                 file.entry_write_last = self._write_next
         self._write_next += 1
         if is_new:

@@ -109,7 +109,7 @@ class Written:
 
     write: int
     objects: Sequence[RecordLocation] = ()
-    entry: RecordLocation | None = None
+    entries: Sequence[RecordLocation] = ()
 
 
 @dataclass(slots=True, kw_only=True)

@@ -51,8 +51,8 @@ class JournalUser:
         self, *keys: str, payload: bytes = b"payload", entry: bytes | None = None, state: bytes | None = None
     ) -> Written:
         objects = [NewObject(key=key, parts=[payload], modified_ms=1) for key in keys]
-        appended = None if entry is None else JournalEntry(parts=[entry], stamp=7)
-        written = self.journal.append(objects, entry=appended, state=state)
+        entries = () if entry is None else (JournalEntry(parts=[entry], stamp=7),)
+        written = self.journal.append(objects, entries=entries, state=state)
         self.state = self.state if state is None else state
         return written
 
