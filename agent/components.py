@@ -42,7 +42,7 @@ from agent.http.open_port import open_http_port
 from agent.http.server import HttpServer
 from agent.ledger.bootstrap import LoadedState, load_state
 from agent.ledger.ledger_outages import with_outages_logged
-from agent.ledger.open_ledger import open_ledger
+from agent.ledger.open_ledger import SQLITE_FILE, open_ledger
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
@@ -222,9 +222,10 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids, waits: 
 
             is_lost = is_missing(Path(path))
         case JournalUrl(path=path):
+            from coordinator.ledger.sqlite import is_missing
             from storage.embedded.journal.open_journal import is_empty
 
-            is_lost = is_empty(Path(path))
+            is_lost = is_empty(Path(path)) and is_missing(Path(path).parent / SQLITE_FILE)
         case _:
             is_lost = False
     if not is_lost:

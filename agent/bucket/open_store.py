@@ -109,11 +109,13 @@ def _embedded_store(
     reserve = None if reserves is None else reserves.of(folder / INCOMPLETE_FOLDER)
     calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
     files = LocalStore(folder, is_durable=settings.is_durable, is_writer=is_writer, files=calls)
-    intake: PackStore | JournalStore
-    if journal is None:
+    intake: ObjectStore
+    stores: list[PackStore | JournalStore] = []
+    has_packs = (folder / PACKS_FOLDER).exists()
+    if journal is None or has_packs:
         from storage.embedded.pack_store import PackStore
 
-        intake = PackStore(
+        intake = packs = PackStore(
             folder / PACKS_FOLDER,
             now_ms=clock.now_ms,
             new_nonce=ids.new_uuid,
@@ -123,12 +125,17 @@ def _embedded_store(
             on_damage=damages.report,
             on_removed=damages.forget,
         )
-    else:
+        stores.append(packs)
+    if journal is not None:
+        from storage.decorators.succeeded import SucceededStore
         from storage.embedded.journal.store import JournalStore
 
-        intake = JournalStore(journal, now_ms=clock.now_ms)
+        newer = JournalStore(journal, now_ms=clock.now_ms)
+        stores.append(newer)
+        intake = SucceededStore(newer, intake, is_newer=newer.has) if has_packs else newer
     if reserve is not None:
-        reserve.when_full(intake.release_room)
+        for store in stores:
+            reserve.when_full(store.release_room)
         reserve.begin()
     return RoutedStore(INTAKE_PREFIX, intake, files)
 

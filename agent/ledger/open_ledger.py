@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SQLITE_FILE = "ledger.sqlite"
+"""The embedded ledger in a data folder without a journal."""
+
 
 class WhereMissing(Enum):
     """The treatment of a ledger that does not exist."""
@@ -83,7 +86,15 @@ async def _open_ledger(
                 raise LedgerUnsupported(f"the ledger in the journal {path} is read by its agent alone, so far")
             from coordinator.ledger.journal import JournalLedger
 
-            return await JournalLedger.open(journal, new_cluster_id=new_cluster_id)
+            # A data folder of before there was a journal: it is taken over, once, by the agent that writes to it.
+            predecessor = Path(path).parent / SQLITE_FILE
+            is_taken_over = new_cluster_id is not None and predecessor.is_file() and predecessor.stat().st_size > 0
+            return await JournalLedger.open(
+                journal,
+                new_cluster_id=new_cluster_id,
+                predecessor=predecessor if is_taken_over else None,
+                is_durable=settings.is_durable,
+            )
         case MemoryUrl():
             if new_cluster_id is None:
                 raise LedgerMissing("a ledger in memory ends with its agent: give another --ledger")

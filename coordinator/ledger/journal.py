@@ -6,6 +6,7 @@ Contract: tests/contract/test_ledger.py. Decision: docs/adr/0048-a-journal-for-t
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 from coordinator.ledger.append_rules import Appended, check_group
@@ -26,14 +27,21 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         self._opened = opened
 
     @classmethod
-    async def open(cls, opened: OpenJournal, *, new_cluster_id: str | None) -> Self:
+    async def open(
+        cls, opened: OpenJournal, *, new_cluster_id: str | None, predecessor: Path | None = None, is_durable: bool = True
+    ) -> Self:
         """The ledger in a journal, which its owner closes; where there is none, that of the cluster `new_cluster_id`
-        is begun. Without one `LedgerMissing` is raised.
+        is begun. Without one `LedgerMissing` is raised. `predecessor`: the SQLite file of a ledger that is taken over,
+        and that was written with syncs where `is_durable`.
 
         Raises `LedgerCorrupt` where entries are damaged or missing, and `LedgerUnavailable` where the journal cannot be
         written. Objects can be read all the same.
         """
         opening = partial(JournalLedgerFile, opened.journal, opened.content, new_cluster_id=new_cluster_id)
+        if predecessor is not None:
+            from coordinator.ledger.sqlite_takeover import take_over  # SQLite is loaded where it is needed
+
+            opening = partial(take_over, opened.journal, opened.content, predecessor, is_durable=is_durable)
         return cls(await opened.write(opening), opened)
 
     async def append_with(

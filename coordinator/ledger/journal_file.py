@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from coordinator.ledger.append_rules import Appended, NewestGroup, is_next, position_of_repeat
+from coordinator.ledger.append_rules import Appended, NewestGroup, entries_of, is_next, position_of_repeat
 from coordinator.ledger.journal_codec import (
     LedgerState,
     StoredGroup,
@@ -25,6 +25,7 @@ from coordinator.ledger.journal_codec import (
     first_state,
     stored_pointer,
 )
+from coordinator.ledger.ledger_contents import LedgerContents
 from coordinator.ledger.live_sessions import LiveSessions
 from coordinator.ledger.port import (
     Head,
@@ -36,6 +37,7 @@ from coordinator.ledger.port import (
     LedgerRecord,
     LedgerStart,
     LedgerUnavailable,
+    LedgerUnsupported,
     SnapshotPointer,
     Trimmed,
     being_recovered,
@@ -45,6 +47,7 @@ from coordinator.ledger.port import (
 from protocol.decoding import Undecodable
 from protocol.limits import LEDGER_TAIL_RECORDS_MAX
 from protocol.types import Position, SessionId
+from storage.embedded.journal.format import RECORDS_PER_WRITE_MAX
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalContent, JournalEntry, LocationColumns, RecordLocation
 from storage.object_store import NewObject, ObjectDamaged
@@ -60,14 +63,22 @@ REMEDY: Final = (
 class JournalLedgerFile:
     """The ledger in `journal`, which was opened and has `content`. Where there is none, that of a new cluster is begun.
 
-    Raises `LedgerMissing` where there is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are
-    missing or damaged, and `LedgerUnavailable`.
+    `predecessor`: what a ledger held that this one replaces, where it was not begun yet. Raises `LedgerMissing` where there
+    is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are missing or damaged, and
+    `LedgerUnavailable`.
     """
 
     _state: LedgerState
     """Everything but the entries, with the head of now: what the newest written state says, and the appends behind."""
 
-    def __init__(self, journal: Journal, content: JournalContent, *, new_cluster_id: str | None) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        content: JournalContent,
+        *,
+        new_cluster_id: str | None,
+        predecessor: LedgerContents | None = None,
+    ) -> None:
         self._journal = journal
         self._sessions = LiveSessions()
         self._groups = LocationColumns()
@@ -78,6 +89,8 @@ class JournalLedgerFile:
         with self._mapped_errors():
             if content.states or content.entries or content.damaged_write >= 0:
                 self._read(content)
+            elif predecessor is not None:
+                self._take_over(content, predecessor)
             elif new_cluster_id is None:
                 raise LedgerMissing("the journal has no ledger: name the folder that an agent uses")
             else:
@@ -259,6 +272,54 @@ class JournalLedgerFile:
         self._journal.settle(content, released_write=-1, current_state=self._encoded_state)
         self._write_state(self._state)
 
+    def _take_over(self, content: JournalContent, predecessor: LedgerContents) -> None:
+        """Begin with everything that another ledger held, by one write: all of it counts then, or nothing."""
+        revisions = predecessor.revisions()
+        if len(revisions) >= RECORDS_PER_WRITE_MAX:
+            raise LedgerUnsupported(
+                f"no snapshot covers {len(revisions)} appends of the ledger that is replaced: start the version that "
+                "wrote it once more, until it has taken a snapshot"
+            )
+        trimmed_count = predecessor.head.appends_count - len(revisions)
+        self._state = msgspec.structs.replace(
+            first_state(predecessor.identity, predecessor.pointer, number=1),
+            is_fenced=predecessor.is_fenced,
+            position_last=predecessor.position_last,
+            position=predecessor.head.position,
+            appends_count=predecessor.head.appends_count,
+            trimmed=predecessor.trimmed,
+            trimmed_appends_count=trimmed_count,
+        )
+        groups = [
+            StoredGroup(
+                position=revision[0].position,
+                appends_count=appends_count,
+                state_number=0,
+                session=revision[0].session,
+                entries=entries_of(revision),
+            )
+            for appends_count, revision in enumerate(revisions, trimmed_count + 1)
+        ]
+        self._journal.settle(content, released_write=-1, current_state=self._encoded_state)
+        stored = [JournalEntry(parts=encode_group(group), stamp=group.position) for group in groups]
+        written = self._journal.append(entries=stored, state=self._encoded_state())
+        for location in written.entries:
+            self._add(location)
+        self._is_at_rest = True
+
+    def holds(self, predecessor: LedgerContents) -> bool:
+        """Whether this is what `predecessor` held, and nothing has changed since."""
+        state = self._state
+        same = (
+            (state.identity, predecessor.identity),
+            (state.snapshot, predecessor.pointer),
+            (state.head, predecessor.head),
+            ((state.position_last, state.trimmed), (predecessor.position_last, predecessor.trimmed)),
+            (state.is_fenced, predecessor.is_fenced),
+            (self.entries_above(Position(0)), list(predecessor.records)),
+        )
+        return all(here == there for here, there in same)
+
     def _add(self, location: RecordLocation) -> None:
         self._groups.append(location)
         self._used_bytes += location.payload_bytes
@@ -287,7 +348,7 @@ class JournalLedgerFile:
             state, position_last=state.trimmed, position=state.trimmed, appends_count=state.trimmed_appends_count
         )
         trimmed_count = bisect_right(content.entries, state.trimmed, key=attrgetter("stamp"))
-        older_count = bisect_left(content.entries, newest.write, key=attrgetter("write"))
+        older_count = bisect_left(content.entries, _order(newest), key=_order)
         self._read_groups(content.entries[trimmed_count:older_count], is_older=True)
         if self.head() != state.head:
             raise _damaged(f"its ledger lacks entries up to position {state.position}")
@@ -350,6 +411,11 @@ class JournalLedgerFile:
             raise LedgerUnavailable(
                 f"the journal could not be read or written ({error}): check the disk and its free space"
             ) from error
+
+
+def _order(location: RecordLocation) -> tuple[int, int]:
+    """The order of records in a journal: those of one write are in one file."""
+    return location.write, location.record_first
 
 
 def _damaged(reason: str) -> LedgerCorrupt:

@@ -82,6 +82,17 @@ def _open_file(
     if new_cluster_id is None and is_missing(path):
         raise LedgerMissing(f"{path} does not exist, or is empty: name the folder that an agent uses")
     check_regular(path)
+    opening = partial(
+        LedgerFile, path, new_cluster_id=new_cluster_id, is_durable=is_durable, connection_type=connection_type
+    )
+    return hold(path, opening)
+
+
+def hold(path: Path, opening: Callable[[], LedgerFile]) -> tuple[FileLock, LedgerFile]:
+    """The lock of a ledger's file, and the file, opened under it. The caller closes the one and releases the other.
+
+    Raises `SessionHeld` while another process has it open, `LedgerUnavailable`, and what `opening` raises.
+    """
     try:
         lock = FileLock(path.with_name(path.name + ".lock"))
     except FileHeld as error:
@@ -90,8 +101,7 @@ def _open_file(
     except OSError as error:
         raise LedgerUnavailable(f"{path} cannot be opened ({error}): check that its folder exists") from error
     try:
-        file = LedgerFile(path, new_cluster_id=new_cluster_id, is_durable=is_durable, connection_type=connection_type)
+        return lock, opening()
     except BaseException:
         lock.release()
         raise
-    return lock, file

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import LiteralString
 
 from coordinator.ledger.append_rules import Appended, NewestGroup, entries_of, is_next, position_of_repeat
+from coordinator.ledger.ledger_contents import LedgerContents
 from coordinator.ledger.live_sessions import LiveSessions
 from coordinator.ledger.port import (
     Head,
@@ -159,6 +160,19 @@ class LedgerFile:
             pointer = self._read_pointer()
             after = Position(0) if pointer is None else pointer.position
             return LedgerStart(pointer=pointer, head=self._head, records=self.entries_above(after))
+
+    def contents(self) -> LedgerContents:
+        """Everything that is in the file."""
+        with self._reading():
+            return LedgerContents(
+                identity=self.identity,
+                is_fenced=self._is_fenced,
+                position_last=self._position_last,
+                head=self._head,
+                trimmed=self._trimmed,
+                pointer=self._read_pointer(),
+                records=self.entries_above(Position(0)),
+            )
 
     def entries_above(self, after: Position) -> list[LedgerRecord]:
         """The records above `after` that were not trimmed."""

@@ -28,7 +28,14 @@ from storage.object_store import (
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.support.services.local_services import Minio
-from tests.support.stores.contract_stores import NoObserver, bucket_numbers, journal_store, packs, with_packs
+from tests.support.stores.contract_stores import (
+    NoObserver,
+    bucket_numbers,
+    journal_store,
+    journal_with_packs,
+    packs,
+    with_packs,
+)
 
 MIB = 1024 * 1024
 ODD_KEYS = (
@@ -86,6 +93,7 @@ BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore | Awaita
     "packs unsynced": lambda folder, request: packs(folder / "packs", is_durable=False),
     "journal": lambda folder, request: journal_store(folder / "journal"),
     "journal unsynced": lambda folder, request: journal_store(folder / "journal", is_durable=False),
+    "journal with packs": lambda folder, request: journal_with_packs(folder),
     "local with packs": lambda folder, request: with_packs(folder / "store"),
     "s3": on_s3,
     "memory retrying": lambda folder, request: retrying(MemoryStore()),

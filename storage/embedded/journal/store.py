@@ -103,6 +103,10 @@ class JournalStore:
         if reasons:
             raise ObjectsNotDeleted(reasons)
 
+    def has(self, key: str) -> bool:
+        """Whether the object is there, as far as the journal can be read."""
+        return key in self._opened.objects
+
     def release_room(self) -> None:
         """Give back to the disk what can be made again: spare files. Called again and again while the disk is full."""
         if not self._is_closed:

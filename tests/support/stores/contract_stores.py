@@ -7,6 +7,7 @@ from pathlib import Path
 
 from protocol.limits import JOURNAL_FILE_BYTES_TARGET
 from storage.decorators.routed import RoutedStore
+from storage.decorators.succeeded import SucceededStore
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.journal.store import JournalStore
 from storage.embedded.local_files import Files
@@ -63,6 +64,12 @@ async def journal_store(
     )
     await opened.write(lambda: opened.journal.settle(opened.content, released_write=-1))
     return OwnJournalStore(opened)
+
+
+async def journal_with_packs(folder: Path) -> ObjectStore:
+    """A journal that has succeeded packs."""
+    newer = await journal_store(folder / "journal")
+    return SucceededStore(newer, packs(folder / "packs"), is_newer=newer.has)
 
 
 def with_packs(folder: Path) -> ObjectStore:

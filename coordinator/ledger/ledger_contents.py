@@ -1,0 +1,28 @@
+"""Everything in an embedded ledger, for the one that takes its place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from coordinator.ledger.port import Head, LedgerIdentity, LedgerRecord, SnapshotPointer
+from protocol.types import Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerContents:
+    """A ledger without its sessions, which end with the process that holds it."""
+
+    identity: LedgerIdentity
+    is_fenced: bool
+    position_last: int
+    """Of an append or a session."""
+    head: Head
+    trimmed: Position
+    """The position of the newest entry that was dropped."""
+    pointer: SnapshotPointer | None
+    records: Sequence[LedgerRecord]
+    """The entries that were not trimmed, in order."""
+
+    def revisions(self) -> list[list[LedgerRecord]]:
+        """The entries of each append together."""
+        return [list(group) for _, group in groupby(self.records, key=lambda record: record.position)]

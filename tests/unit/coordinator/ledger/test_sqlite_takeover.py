@@ -1,0 +1,126 @@
+"""A ledger in SQLite that a journal takes over: all of it, once, or nothing."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from coordinator.ledger import sqlite_takeover
+from coordinator.ledger.journal import JournalLedger
+from coordinator.ledger.port import LedgerCorrupt, LedgerMissing, LedgerStart, LedgerUnavailable, SessionHeld, Trimmed
+from coordinator.ledger.sqlite import SqliteLedger
+from protocol.types import Position
+from storage.embedded.journal.open_journal import OpenJournal
+from tests.support.journal.journal_ledgers import FILE_BYTES, STEP_BYTES, embedded_journal, entry
+from tests.support.journal.opened_journals import nonces
+from tests.support.ledger.operations import append_singly, entries, numbers, pointer_at
+
+
+async def write_sqlite(path: Path, *, appends: int = 5) -> LedgerStart:
+    """A ledger with entries of one and of several records, a snapshot and trimmed entries."""
+    ledger = await SqliteLedger.open(path, new_cluster_id="c")
+    try:
+        session = await ledger.open_session("a")
+        positions = await append_singly(ledger, session, appends)
+        await ledger.append(session, entries(b"x", b"", b"y" * 3_000, first=appends))
+        assert await ledger.set_snapshot(None, pointer_at(positions[1], appends_count=2))
+        await ledger.trim(positions[0])
+        await ledger.claim_bucket("b")
+        await ledger.open_session("another that appends nothing")
+        return await ledger.load()
+    finally:
+        await ledger.close()
+
+
+async def take_over(folder: Path) -> tuple[LedgerStart, Position]:
+    """What the journal has, and the session that it gives next."""
+    opened = await OpenJournal.open(
+        folder / "journal", new_nonce=nonces(1), file_bytes_target=FILE_BYTES, allocated_bytes_step=STEP_BYTES
+    )
+    try:
+        ledger = await JournalLedger.open(opened, new_cluster_id="new", predecessor=folder / "ledger.sqlite")
+        start = await ledger.load()
+        with pytest.raises(Trimmed):
+            await anext(ledger.tail(Position(0)))
+        return start, Position(await ledger.open_session("a"))
+    finally:
+        await opened.close()
+
+
+async def test_everything_is_taken_over_and_the_file_is_renamed(tmp_path: Path) -> None:
+    before = await write_sqlite(tmp_path / "ledger.sqlite")
+    assert (await take_over(tmp_path))[0] == before
+    assert {path.name for path in tmp_path.iterdir()} == {"journal", "ledger.sqlite.lock", "ledger.sqlite.upgraded"}
+    async with embedded_journal(tmp_path / "journal") as one:
+        assert await one.ledger.load() == before
+        assert (await one.ledger.identity()).bucket_id == "b"
+        session = await one.ledger.open_session("a")
+        await one.ledger.append(session, entry(0))
+        assert numbers((await one.ledger.load()).records)[-1] == 0
+
+
+async def test_no_session_comes_again(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", new_cluster_id="c")
+    last = await ledger.open_session("a")
+    await ledger.close()
+    assert (await take_over(tmp_path))[1] > last
+
+
+async def test_a_start_that_was_cut_off_before_the_rename_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await write_sqlite(tmp_path / "ledger.sqlite")
+
+    def cut_off(*_: object) -> None:
+        raise LedgerUnavailable("the power was cut")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_takeover, "_rename", cut_off)
+        with pytest.raises(LedgerUnavailable, match="the power was cut"):
+            await take_over(tmp_path)
+    assert (tmp_path / "ledger.sqlite").exists()
+    assert (await take_over(tmp_path))[0] == before
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
+async def test_two_ledgers_that_differ_are_rejected_and_left_as_they_are(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    shutil.copy(tmp_path / "ledger.sqlite", tmp_path / "older")
+    await take_over(tmp_path)
+    (tmp_path / "ledger.sqlite.upgraded").rename(tmp_path / "upgraded")
+    (tmp_path / "older").rename(tmp_path / "ledger.sqlite")
+    with pytest.raises(LedgerCorrupt, match="holds another ledger"):
+        await take_over(tmp_path)
+    assert (tmp_path / "ledger.sqlite").exists()
+
+
+async def test_a_second_file_of_the_name_is_rejected(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    await take_over(tmp_path)
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    with pytest.raises(LedgerCorrupt, match="taken over before"):
+        await take_over(tmp_path)
+
+
+async def test_a_file_that_a_process_has_open_is_not_taken_over(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", new_cluster_id="c")
+    with pytest.raises(SessionHeld):
+        await take_over(tmp_path)
+    await ledger.close()
+    with pytest.raises(LedgerMissing):
+        async with embedded_journal(tmp_path / "journal", cluster=None):
+            pass
+
+
+async def test_a_damaged_file_is_not_taken_over(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    path = tmp_path / "ledger.sqlite"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"y" * 100, b"y" * 99 + b"z", 1))
+    with pytest.raises(LedgerCorrupt, match="checksum"):
+        await take_over(tmp_path)
+    assert path.exists()
+    path.write_bytes(content)
+    await take_over(tmp_path)
