@@ -1,0 +1,45 @@
+"""A data folder with packs and a ledger in SQLite that a broker with a journal takes over, with records in all of them."""
+
+from pathlib import Path
+
+from tests.support.cluster.recovery import consume, produce
+from tests.support.processes import Process
+from tests.support.services.local_services import PENSTOCK, PenstockFactory
+
+OPTIONS = {"archive-interval-s": "3600"}
+"""Nothing is archived: the records stay in packs and in the journal."""
+
+
+def values(first: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, end)]
+
+
+def test_records_of_before_are_read_and_further_ones_follow_them(penstock: PenstockFactory, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    before = penstock(data=data, options=OPTIONS)
+    produce(before, "t", values(0, 50))
+    assert before.process.stop() == 0
+
+    killed = penstock(data=data, options=OPTIONS, has_journal=True)
+    assert consume(killed, "t", 50) == values(0, 50)
+    produce(killed, "t", values(50, 80))
+    killed.process.kill()
+
+    after = penstock(data=data, options=OPTIONS, has_journal=True)
+    produce(after, "t", values(80, 90))
+    assert consume(after, "t", 90) == values(0, 90)
+    assert after.process.stop() == 0
+    assert (data / "ledger.sqlite.upgraded").exists()
+    assert not (data / "ledger.sqlite").exists()
+
+
+def test_an_audit_reads_a_journal_whose_broker_is_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = penstock(data=data, options=OPTIONS, has_journal=True)
+    produce(broker, "t", values(0, 20))
+    assert broker.process.stop() == 0
+    before = {path.name: path.read_bytes() for path in (data / "journal").iterdir()}
+    places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+    with Process([PENSTOCK, "audit", *places], tmp_path, name="audit") as process:
+        assert process.wait_ended() == 0, process.stdout
+    assert {path.name: path.read_bytes() for path in (data / "journal").iterdir()} == before
