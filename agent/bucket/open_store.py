@@ -4,7 +4,7 @@ Each adapter is imported where it is needed.
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,7 +110,7 @@ def _embedded_store(
     calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
     files = LocalStore(folder, is_durable=settings.is_durable, is_writer=is_writer, files=calls)
     intake: ObjectStore
-    stores: list[PackStore | JournalStore] = []
+    release_room: list[Callable[[], None]] = []
     has_packs = (folder / PACKS_FOLDER).exists()
     if journal is None or has_packs:
         from storage.embedded.pack_store import PackStore
@@ -125,17 +125,17 @@ def _embedded_store(
             on_damage=damages.report,
             on_removed=damages.forget,
         )
-        stores.append(packs)
+        release_room.append(packs.release_room)
     if journal is not None:
         from storage.decorators.succeeded import SucceededStore
         from storage.embedded.journal.store import JournalStore
 
         newer = JournalStore(journal, now_ms=clock.now_ms)
-        stores.append(newer)
+        release_room.append(newer.release_room)
         intake = SucceededStore(newer, intake, is_newer=newer.has) if has_packs else newer
     if reserve is not None:
-        for store in stores:
-            reserve.when_full(store.release_room)
+        for release in release_room:
+            reserve.when_full(release)
         reserve.begin()
     return RoutedStore(INTAKE_PREFIX, intake, files)
 

@@ -82,9 +82,7 @@ async def opened(
                     open_ledger(settings, clock, ids, where_missing, journal=journal)
                 )
                 store = await stack.enter_async_context(
-                    open_store(
-                        settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer, journal=journal
-                    )
+                    open_store(settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer, journal=journal)
                 )
             yield ledger, store
     except TimeoutError as error:

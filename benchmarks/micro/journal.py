@@ -1,9 +1,9 @@
 """One write and one sync beside two: an intake object and the entry that commits it, in a journal and as before it.
 
-A row appends an object and then its entry, of so many bytes, and waits for both: to a pack and to SQLite, one after the
-other, or to a journal by one call. `through` says what is measured: "files" is the bytes alone, written and synced by
-one thread; "adapters" is the ledger and the store as an agent uses them, with their hops between threads. Both ways take
-turns, so that a busy disk is busy for both. Times are milliseconds; `ratio` is the journal's time, as part of the
+A row appends an object and then its entry, of so many bytes, and waits for both: to a pack and to SQLite, one after
+the other, or to a journal by one call. `through` says what is measured: "files" is the bytes alone, written and synced
+by one thread; "adapters" is the ledger and the store as an agent uses them, with their hops between threads. Both ways
+take turns, so that a busy disk is busy for both. Times are milliseconds; `ratio` is the journal's time, as part of the
 other's.
 
 Run: `.venv/bin/python -m benchmarks.micro.journal [--rounds 2000] [--folder DIR]`. A row is a JSON line.

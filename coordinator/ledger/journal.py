@@ -28,7 +28,12 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
 
     @classmethod
     async def open(
-        cls, opened: OpenJournal, *, new_cluster_id: str | None, predecessor: Path | None = None, is_durable: bool = True
+        cls,
+        opened: OpenJournal,
+        *,
+        new_cluster_id: str | None,
+        predecessor: Path | None = None,
+        is_durable: bool = True,
     ) -> Self:
         """The ledger in a journal, which its owner closes; where there is none, that of the cluster `new_cluster_id`
         is begun. Without one `LedgerMissing` is raised. `predecessor`: the SQLite file of a ledger that is taken over,

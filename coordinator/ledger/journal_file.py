@@ -63,8 +63,8 @@ REMEDY: Final = (
 class JournalLedgerFile:
     """The ledger in `journal`, which was opened and has `content`. Where there is none, that of a new cluster is begun.
 
-    `predecessor`: what a ledger held that this one replaces, where it was not begun yet. Raises `LedgerMissing` where there
-    is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are missing or damaged, and
+    `predecessor`: what a ledger held that this one replaces, where it was not begun yet. Raises `LedgerMissing` where
+    there is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are missing or damaged, and
     `LedgerUnavailable`.
     """
 

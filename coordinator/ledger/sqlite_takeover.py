@@ -1,6 +1,6 @@
 """Takes over the ledger of a SQLite file into a journal, once, all or nothing.
 
-Rule: the journal gets everything by one write. Then the file is renamed, so no program takes it for the ledger any more.
+Rule: the journal gets everything by one write. Then the file is renamed: no program takes it for the ledger any more.
 A crash in between leaves two ledgers that hold the same, and the next start goes on. Two that differ are rejected: of
 them somebody has to say which one is right.
 """

@@ -241,9 +241,7 @@ class ThreadedLedger(Generic[File]):
         appending.add_done_callback(partial(self._show, session, group))
         return (await asyncio.shield(appending)).position
 
-    def _show(
-        self, session: SessionId, group: tuple[LedgerEntry, ...], appending: asyncio.Future[Appended]
-    ) -> None:
+    def _show(self, session: SessionId, group: tuple[LedgerEntry, ...], appending: asyncio.Future[Appended]) -> None:
         """Let the tails see an append. Called in the order of the appends, awaited or not."""
         if appending.cancelled() or appending.exception() is not None:
             self._recent.forget()

@@ -8,7 +8,15 @@ import heapq
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from storage.decorators.wrapped_store import WrappedStore
-from storage.object_store import Buffer, ObjectExists, ObjectMeta, ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
+from storage.object_store import (
+    Buffer,
+    ObjectExists,
+    ObjectMeta,
+    ObjectMissing,
+    ObjectsNotDeleted,
+    ObjectStore,
+    StoreError,
+)
 
 
 class SucceededStore(WrappedStore):

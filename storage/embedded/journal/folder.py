@@ -1,7 +1,7 @@
 """The folder of a journal: its lock, the names of new files, and files that wait to be used again.
 
-Rule: blocking, called by any thread. A name counts once the folder is synced. Blocks that a file has already are quicker
-to write than new ones, so a file that is not needed is kept for the next one, under its old name until then.
+Rule: blocking, called by any thread. A name counts once the folder is synced. Blocks that a file has are quicker to
+write than new ones, so a file that is not needed is kept for the next one, under its old name until then.
 """
 
 import os

@@ -1,18 +1,19 @@
 """The bytes of a journal: records of four kinds, one after the other, in files that are used again.
 
 Rule: pure. A file begins with its number, a nonce, and the number of its first write; every record repeats the nonce.
-No producer can guess it, so bytes that an earlier use of the file left behind are never taken for a record. Integers are
-little-endian. Decision: docs/adr/0048-a-journal-for-the-embedded-broker.md.
+No producer can guess it, so bytes that an earlier use of the file left behind are never taken for a record. Integers
+are little-endian. Decision: docs/adr/0048-a-journal-for-the-embedded-broker.md.
 
-    file    magic 8 | crc32c u32 of the fields after it | format u32 | number u64 | nonce 16 | first write u64 | zeros 16
+    file    magic 8 | crc32c u32 of the fields after it | format u32 | number u64 | nonce 16 | first write u64 |
+            zeros 16
     record  magic 4 | crc32c u32 of the fields after it but the state, and of the name | nonce 16 | write u64 |
             payload bytes u64 | stamp i64 | payload crc32c u32 | name bytes u16 | index u16 | count u16 | kind u8 |
             flags u8 | state u8 | zeros 3 | name | payload | padding to 8
 
 All records that were handed over together are one *write*: they have its number, their index in it, and their count. A
 write is whole or does not count. Flag 1 says that every earlier write was synced before this one began. The state alone
-is ever changed in place: an object that is deleted is marked. It is under no checksum, and read as what most of its bits
-say, so that no single bit changes it.
+is ever changed in place: an object that is deleted is marked. It is under no checksum, and read as what most of its
+bits say, so that no single bit changes it.
 """
 
 import struct

@@ -91,7 +91,9 @@ class JournalFiles:
         """The entries that have the name of a file of the journal and are none."""
         strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
         return [
-            StoreDamage(file=self.path(int(entry.name[:16], 16)), detail="it is no regular file, and has the name of one")
+            StoreDamage(
+                file=self.path(int(entry.name[:16], 16)), detail="it is no regular file, and has the name of one"
+            )
             for entry in sorted(strays, key=lambda entry: entry.name)
         ]
 
@@ -152,7 +154,9 @@ class JournalFiles:
 
             judged = judge(scan, durable_write=durable_write, write_end=write_end, is_whole=is_whole)
             if is_void:
-                judged = replace(judged, records=(), end=FILE_HEADER_BYTES, write_end=scan.header.write_first, is_torn=True)
+                judged = replace(
+                    judged, records=(), end=FILE_HEADER_BYTES, write_end=scan.header.write_first, is_torn=True
+                )
             stretches = (*named.stretches, *held.stretches)
             size_bytes = os.stat(path).st_size
         if stretches and judged.is_torn:

@@ -9,6 +9,7 @@ a crash: there the journal ends, before the first write that is not whole. Pure:
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from storage.embedded.journal.format import (
@@ -259,7 +260,7 @@ def _is_complete(write: Sequence[RecordAt]) -> bool:
         return False
     return all(
         behind.position == before.end and behind.record.index == before.record.index + 1
-        for before, behind in zip(write, write[1:], strict=False)
+        for before, behind in pairwise(write)
     )
 
 
@@ -282,7 +283,9 @@ def _header_by_records(read: Read, number: int, content: bytes) -> FileHeader | 
 
 def _is_next_use_begun(read: Read, number: int) -> bool:
     """Whether there is a record of the file that `number` belongs to."""
-    return any(is_named_after(number, nonce) for _, block in _blocks(read, FILE_HEADER_BYTES) for nonce in nonces_in(block))
+    return any(
+        is_named_after(number, nonce) for _, block in _blocks(read, FILE_HEADER_BYTES) for nonce in nonces_in(block)
+    )
 
 
 def _search(read: Read, nonce: bytes, first: int) -> int | None:

@@ -66,9 +66,7 @@ class JournalWrite:
             position += aligned(len(header_bytes) + record.payload_bytes)
         return parts, locations
 
-    def _record(
-        self, index: int, kind: RecordKind, name: str, stamp: int, payload: Sequence[Buffer]
-    ) -> JournalRecord:
+    def _record(self, index: int, kind: RecordKind, name: str, stamp: int, payload: Sequence[Buffer]) -> JournalRecord:
         payload_bytes = crc = 0
         for part in payload:
             payload_bytes += len(part)

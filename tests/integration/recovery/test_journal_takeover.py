@@ -1,4 +1,4 @@
-"""A data folder with packs and a ledger in SQLite that a broker with a journal takes over, with records in all of them."""
+"""A data folder with packs and a ledger in SQLite that a broker with a journal takes over, with all its records."""
 
 from pathlib import Path
 

@@ -26,9 +26,9 @@ from coordinator.ledger.port import Ledger, LedgerEntry
 from coordinator.state.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
 from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
-from storage.object_store import NewObject
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
+from storage.object_store import NewObject
 from storage.refs import ObjectKind
 from tests.support.commands import entries as made_entries
 from tests.support.records.plain_records import Record, make_batch

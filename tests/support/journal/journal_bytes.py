@@ -33,9 +33,7 @@ def a_write(number: int, *records: Part, nonce: bytes = NONCE, is_synced_before:
     return b"".join(records_of(number, *records, nonce=nonce, is_synced_before=is_synced_before))
 
 
-def records_of(
-    number: int, *records: Part, nonce: bytes = NONCE, is_synced_before: bool = True
-) -> Sequence[bytes]:
+def records_of(number: int, *records: Part, nonce: bytes = NONCE, is_synced_before: bool = True) -> Sequence[bytes]:
     """The records of a write, each with its padding."""
     behind = JournalFile(number=NUMBER, own_number=NUMBER, nonce=nonce, write_first=0, end=8, write_end=number)
     write = JournalWrite(behind, number, is_synced_before=is_synced_before)

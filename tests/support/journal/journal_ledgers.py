@@ -11,8 +11,8 @@ from coordinator.ledger.port import LedgerEntry
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.journal.store import JournalStore
 from storage.embedded.local_files import Files
-from storage.store_damage import StoreDamage
 from storage.object_store import NewObject
+from storage.store_damage import StoreDamage
 
 FILE_BYTES = 2_000
 STEP_BYTES = 512

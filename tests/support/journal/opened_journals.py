@@ -7,8 +7,8 @@ from pathlib import Path
 
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalEntry, JournalFile, RecordLocation, Written
-from storage.store_damage import StoreDamage
 from storage.object_store import NewObject
+from storage.store_damage import StoreDamage
 from tests.support.packs.simulated_disk import PackDisk
 
 FILE_BYTES = 1_000
@@ -119,6 +119,4 @@ def torn(before: bytes, after: bytes, is_new: Callable[[int], bool]) -> bytes:
     old = before.ljust(len(after), b"\0")
     new = after.ljust(len(old), b"\0")
     sectors = range(0, len(old), SECTOR_BYTES)
-    return b"".join(
-        (new if is_new(row) else old)[first : first + SECTOR_BYTES] for row, first in enumerate(sectors)
-    )
+    return b"".join((new if is_new(row) else old)[first : first + SECTOR_BYTES] for row, first in enumerate(sectors))

@@ -18,6 +18,7 @@ from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull
 from storage.embedded.local_files import Files
 from storage.object_store import NewObject
 from tests.support.agent.ledger_parts import ManualClock
+from tests.support.journal.journal_files import files_of
 
 
 def settings(folder: Path, ledger: str) -> Settings:
@@ -48,7 +49,7 @@ async def test_another_ledger_has_no_journal(tmp_path: Path) -> None:
     reserves = DiskReserves(clock=ManualClock())
     async with open_journal(places, SystemIds(), damages=StoreDamages(), reserves=reserves) as journal:
         assert journal is None
-    assert not list(tmp_path.iterdir())
+    assert files_of(tmp_path) == []
 
 
 async def test_a_journal_that_finds_no_room_gives_the_reserve_up(

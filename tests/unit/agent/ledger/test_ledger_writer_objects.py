@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from agent.ledger.ledger_outages import OutageLoggingLedger, with_outages_logged
 from coordinator.commands.commands import AllocateProducerIds, Done, ProducerIdsAllocated, Rejected
 from coordinator.ledger.port import JointLedger, LedgerFull, LedgerUnavailable
 from protocol.errors import ErrorCode
@@ -12,7 +13,6 @@ from storage.object_store import NewObject
 from tests.support.agent.ledger_parts import running_parts
 from tests.support.commands.commands import create
 from tests.support.ledger.joint_ledger import JointMemoryLedger
-from agent.ledger.ledger_outages import OutageLoggingLedger, with_outages_logged
 
 
 def stored(key: str, payload: bytes = b"payload") -> NewObject:

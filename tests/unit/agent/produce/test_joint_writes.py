@@ -10,6 +10,7 @@ from protocol.limits import CHEAP_OBJECT_BYTES_TARGET
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreFull
 from tests.support.agent.data_paths import DataPaths, Ticket, data_paths, group_of
+from tests.support.agent.ledger_parts import until
 from tests.support.ledger.joint_ledger import JointMemoryLedger
 from tests.support.records.plain_records import Record, make_batch
 
@@ -68,8 +69,7 @@ async def test_what_comes_while_a_write_is_on_its_way_is_one_intake() -> None:
     async with joint_paths() as joint:
         joint.ledger.may_write.clear()
         first = joint.add()
-        while not joint.path._joint_writes_count:
-            await asyncio.sleep(0)
+        await until(lambda: joint.path._joint_writes_count == 1)
         later = [joint.add() for _ in range(5)]
         for _ in range(20):
             await asyncio.sleep(0)
@@ -83,8 +83,7 @@ async def test_an_intake_that_is_full_does_not_wait_for_the_write_before() -> No
     async with joint_paths() as joint:
         joint.ledger.may_write.clear()
         tickets = [joint.add(LARGE) for _ in range(3)]
-        while joint.path._joint_writes_count < 3:
-            await asyncio.sleep(0)
+        await until(lambda: joint.path._joint_writes_count == 3)
         joint.ledger.may_write.set()
         assert [(await ticket.settled).base_offset for ticket in tickets] == [0, 1, 2]
 

@@ -26,6 +26,7 @@ from coordinator.ledger.port import (
 from protocol.types import Position, SessionId
 from storage.object_store import ObjectMissing, ObjectsNotDeleted, StoreMisconfigured, StoreUnavailable
 from tests.support.journal.journal_bytes import flipped
+from tests.support.journal.journal_files import contents_of, files_of, restore
 from tests.support.journal.journal_ledgers import FILE_BYTES, an_intake_object, embedded_journal, entry
 from tests.support.ledger.operations import append_singly, numbers, pointer_at
 from tests.support.packs.simulated_disk import PackDisk
@@ -61,9 +62,7 @@ class TestReopening:
             ledger = two.ledger
             assert await ledger.identity() == LedgerIdentity(cluster_id="c", incarnation=1, bucket_id="b")
             assert await ledger.load() == before
-            assert before.records == [
-                LedgerRecord(position=second, session=session, number=1, payload=b"\x00\xff")
-            ]
+            assert before.records == [LedgerRecord(position=second, session=session, number=1, payload=b"\x00\xff")]
             with pytest.raises(Fenced):
                 await ledger.append(session, entry(2))
             assert await ledger.is_session_ended("a", session)
@@ -106,12 +105,12 @@ class TestReopening:
         with pytest.raises(LedgerMissing):
             async with embedded_journal(folder, cluster=None, is_writer=False):
                 pass
-        assert not folder.exists()
+        assert files_of(tmp_path) == []
         async with embedded_journal(folder) as one:
             session = await one.ledger.open_session("a")
             await one.ledger.append_with(session, entry(0), [an_intake_object("intake/1")])
             killed = shutil.copytree(folder, tmp_path / "killed")
-        before = {path.name: path.read_bytes() for path in killed.iterdir()}
+        before = contents_of(killed)
         async with embedded_journal(killed, cluster=None, is_writer=False) as one:
             assert numbers((await one.ledger.load()).records) == [0]
             assert await one.store.get("intake/1") == b"payload"
@@ -121,7 +120,7 @@ class TestReopening:
                 await one.store.put("intake/2", [b"x"])
             with pytest.raises(ObjectsNotDeleted):
                 await one.store.delete(["intake/1"])
-        assert {path.name: path.read_bytes() for path in killed.iterdir()} == before
+        assert contents_of(killed) == before
 
     async def test_two_processes_do_not_share_it(self, folder: Path) -> None:
         async with embedded_journal(folder):
@@ -130,7 +129,7 @@ class TestReopening:
                     pass
 
     async def test_what_has_its_name_and_is_no_folder(self, folder: Path) -> None:
-        folder.write_text("x")
+        restore(folder.parent, {folder.name: b"x"})
         with pytest.raises(StoreMisconfigured, match="is no folder"):
             async with embedded_journal(folder):
                 pass
@@ -233,10 +232,10 @@ class TestTrimming:
             assert await one.ledger.set_snapshot(None, pointer_at(positions[-1], appends_count=6))
             await one.ledger.trim(positions[-1])
             one.opened.journal.drop_spares()
-            assert len(list(folder.iterdir())) == 7, "objects are left in all but the newest"
+            assert len(files_of(folder)) == 7, "objects are left in all but the newest"
             await one.store.delete([f"intake/{row}" for row in range(6)])
             one.opened.journal.drop_spares()
-            assert len(list(folder.iterdir())) == 1
+            assert len(files_of(folder)) == 1
             assert (await one.ledger.size()).used_bytes < 200
         async with embedded_journal(folder) as one:
             assert (await one.ledger.head()).position == positions[-1]
@@ -275,7 +274,7 @@ class TestAtRest:
             await one.ledger.append(session, entry(1, b"newest"))
             await one.ledger.keep_session(session)
             killed = shutil.copytree(folder, tmp_path / "killed")
-        (file,) = killed.iterdir()
+        (file,) = files_of(killed)
         file.write_bytes(file.read_bytes().replace(b"newest", b"newesT"))
         with pytest.raises(LedgerCorrupt, match="checksum"):
             async with embedded_journal(killed):
@@ -292,27 +291,24 @@ class TestDamage:
                 await one.ledger.append_with(session, entry(row, b"entry %d" % row * 9), [an_intake_object(f"i/{row}")])
             before = await one.ledger.load()
         rejected = 0
-        for file in sorted(folder.iterdir()):
+        for file in files_of(folder):
             whole = file.read_bytes()
             for byte in range(0, len(whole), 13):
-                kept = {path: path.read_bytes() for path in folder.iterdir()}
+                kept = contents_of(folder)
                 file.write_bytes(flipped(whole, byte * 8 + byte % 8))
                 try:
                     async with embedded_journal(folder) as one:
                         assert await one.ledger.load() == before, (file.name, byte)
                 except LedgerCorrupt:
                     rejected += 1
-                for path in folder.iterdir():
-                    path.unlink()
-                for path, content in kept.items():
-                    path.write_bytes(content)
+                restore(folder, kept | {file.name: whole})
         assert rejected
 
     @pytest.mark.parametrize("row", range(3))
     async def test_a_file_that_is_missing_is_noticed(self, folder: Path, row: int) -> None:
         async with embedded_journal(folder) as one:
             await append_singly_large(one.ledger)
-        files = sorted(folder.iterdir())
+        files = files_of(folder)
         assert len(files) == 3
         files[row].unlink()
         with pytest.raises(LedgerCorrupt, match="do not remove it"):
@@ -323,7 +319,7 @@ class TestDamage:
         async with embedded_journal(folder) as one:
             session = await one.ledger.open_session("a")
             await one.ledger.append_with(session, entry(0, b"damaged"), [an_intake_object("intake/1")])
-        (file,) = folder.iterdir()
+        (file,) = files_of(folder)
         file.write_bytes(file.read_bytes().replace(b"damaged", b"dAmaged"))
         content = file.read_bytes()
         with pytest.raises(LedgerCorrupt, match="checksum"):
@@ -334,7 +330,7 @@ class TestDamage:
     async def test_a_journal_of_objects_whose_ledger_is_gone_is_no_new_one(self, folder: Path) -> None:
         async with embedded_journal(folder) as one:
             await append_singly_large(one.ledger)
-        files = sorted(folder.iterdir())
+        files = files_of(folder)
         for file in files[1:]:
             file.unlink()
         files[0].write_bytes(b"\xff" * 200)

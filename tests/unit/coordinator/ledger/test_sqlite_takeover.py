@@ -11,6 +11,7 @@ from coordinator.ledger.port import LedgerCorrupt, LedgerMissing, LedgerStart, L
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import Position
 from storage.embedded.journal.open_journal import OpenJournal
+from tests.support.journal.journal_files import files_of
 from tests.support.journal.journal_ledgers import FILE_BYTES, STEP_BYTES, embedded_journal, entry
 from tests.support.journal.opened_journals import nonces
 from tests.support.ledger.operations import append_singly, entries, numbers, pointer_at
@@ -50,7 +51,7 @@ async def take_over(folder: Path) -> tuple[LedgerStart, Position]:
 async def test_everything_is_taken_over_and_the_file_is_renamed(tmp_path: Path) -> None:
     before = await write_sqlite(tmp_path / "ledger.sqlite")
     assert (await take_over(tmp_path))[0] == before
-    assert {path.name for path in tmp_path.iterdir()} == {"journal", "ledger.sqlite.lock", "ledger.sqlite.upgraded"}
+    assert {path.name for path in files_of(tmp_path)} == {"journal", "ledger.sqlite.lock", "ledger.sqlite.upgraded"}
     async with embedded_journal(tmp_path / "journal") as one:
         assert await one.ledger.load() == before
         assert (await one.ledger.identity()).bucket_id == "b"

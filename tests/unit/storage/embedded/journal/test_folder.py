@@ -16,9 +16,7 @@ class OneFolder:
         path.mkdir()
         self.path = path
         self.disk = PackDisk()
-        self.folder = JournalFolder(
-            str(path), self.path_of, new_nonce=nonces(1), is_durable=True, files=self.disk
-        )
+        self.folder = JournalFolder(str(path), self.path_of, new_nonce=nonces(1), is_durable=True, files=self.disk)
 
     def path_of(self, number: int) -> str:
         return f"{self.path}/{number:016x}.journal"

@@ -1,8 +1,7 @@
-"""What a start and a read do about bytes that have changed in a journal, and about files that moved (safety rule S20)."""
+"""What a start and a read do about bytes that have changed in a journal, and files that moved (safety rule S20)."""
 
 import errno
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,7 +68,7 @@ class TestBits:
             objects = write_three_files(user)
             killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
         folder = killed if is_killed else folder
-        newest = sorted(folder.iterdir())[-1]
+        newest = max(folder.iterdir())
         entries = [b"entry %d" % row for row in range(ROWS)]
         for file in sorted(folder.iterdir()):
             whole = file.read_bytes()
@@ -161,11 +160,11 @@ class TestTorn:
 
 class TestFilesThatMoved:
     @pytest.fixture
-    def three(self, folder: Path) -> Iterator[list[Path]]:
+    def three(self, folder: Path) -> list[Path]:
         with opened_journal(folder) as user:
             for row in range(3):
                 user.append(f"{row}", payload=LARGE, entry=b"%d" % row, state=b"s%d" % row)
-        yield sorted(folder.iterdir())
+        return sorted(folder.iterdir())
 
     def test_names_that_were_exchanged_cost_nothing_and_are_reported(self, folder: Path, three: list[Path]) -> None:
         one, two, _ = three

@@ -142,7 +142,9 @@ class TestDamaged:
         at = len(header()) * 8 + 100
         found = judged(flipped(content, at))
         assert [each.record.name for each in found.records] == ["", "", "c", ""]
-        assert list(found.damages) == [f"bytes 64 to {64 + len(records_of(0, an_object('a'))[0])} hold no readable record"]
+        assert list(found.damages) == [
+            f"bytes 64 to {64 + len(records_of(0, an_object('a'))[0])} hold no readable record"
+        ]
         assert found.damaged_write == 0, "the entry of the same write lies behind it"
         assert not found.is_torn
 

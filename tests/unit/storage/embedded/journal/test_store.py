@@ -22,6 +22,7 @@ from storage.object_store import (
 )
 from storage.store_damage import StoreDamage
 from tests.support.journal.journal_bytes import flipped
+from tests.support.journal.journal_files import files_of
 from tests.support.journal.opened_journals import FILE_BYTES, STEP_BYTES, nonces
 from tests.support.packs.simulated_disk import PackDisk
 
@@ -118,7 +119,7 @@ async def test_a_damaged_object_is_reported_and_not_returned(folder: Path) -> No
     async with one_store(folder) as one:
         await one.store.put("a", [LARGE])
         await one.store.put("b", [b"x"])
-    (first, _) = sorted(folder.iterdir())
+    (first, _) = files_of(folder)
     first.write_bytes(first.read_bytes().replace(b"llll", b"llLl", 1))
     async with one_store(folder, nonce_first=10) as one:
         with pytest.raises(ObjectDamaged, match="checksum"):
@@ -131,7 +132,7 @@ async def test_an_object_that_is_not_found_may_be_what_cannot_be_read(folder: Pa
     async with one_store(folder) as one:
         await one.store.put("a", [LARGE])
         await one.store.put("b", [b"x"])
-    (first, _) = sorted(folder.iterdir())
+    (first, _) = files_of(folder)
     first.write_bytes(flipped(first.read_bytes(), 64 * 8 + 100))
     async with one_store(folder, nonce_first=10) as one:
         with pytest.raises(ObjectDamaged, match="not all of the journal can be read"):
@@ -159,13 +160,13 @@ async def test_spare_files_are_given_back_when_the_disk_is_full(folder: Path) ->
         one.store.release_room()
         await one.store.get("b")
         await one.opened.read(one.opened.journal.drop_spares)
-        assert len(list(folder.iterdir())) == 1
+        assert len(files_of(folder)) == 1
 
 
 async def test_a_journal_without_a_file_is_empty(folder: Path) -> None:
     assert is_empty(folder)
-    folder.mkdir()
-    assert is_empty(folder)
+    async with one_store(folder):
+        assert is_empty(folder)
     async with one_store(folder, nonce_first=10) as one:
         await one.store.put("a", [b"1"])
         assert not is_empty(folder)

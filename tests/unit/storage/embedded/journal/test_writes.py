@@ -28,7 +28,10 @@ def test_the_first_write_begins_its_file() -> None:
     header = read_file_header(content)
     assert header is not None
     assert (header.number, header.nonce, header.write_first) == (3, NONCE, 5)
-    assert (stored.record_first, stored.payload_first) == (FILE_HEADER_BYTES, FILE_HEADER_BYTES + RECORD_HEADER_BYTES + 1)
+    assert (stored.record_first, stored.payload_first) == (
+        FILE_HEADER_BYTES,
+        FILE_HEADER_BYTES + RECORD_HEADER_BYTES + 1,
+    )
     assert content[stored.payload_first : stored.payload_first + stored.payload_bytes] == b"payload"
     assert (entry.record_first, entry.end) == (stored.end, len(content))
     records = [read_record(content[location.record_first :], NONCE) for location in (stored, entry)]

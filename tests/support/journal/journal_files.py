@@ -1,0 +1,21 @@
+"""The files in the folder of a journal, and their contents."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files in the order of their names; none where there is no folder."""
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in files_of(folder)}
+
+
+def restore(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Let the folder have these contents, and nothing else."""
+    for path in files_of(folder):
+        path.unlink()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
