@@ -45,6 +45,11 @@ NO_SUCCESSOR: Final = -1
 
 _FILE_MAGIC: Final = b"PNSTJRNL"
 _RECORD_MAGIC: Final = b"JREC"
+_CHECKED: Final = struct.Struct("<16sQQqIHHHBB")
+"""The fields of a record under its checksum."""
+_CRC: Final = struct.Struct("<I")
+_LIVE_BYTES, _DEAD_BYTES = LIVE + bytes(3), DEAD + bytes(3)
+"""State and zeros."""
 _FILE_CRC_FIRST: Final = 12
 """Where the bytes under a file header's checksum begin."""
 _NONCE_FIRST = _CRC_FIRST = 8
@@ -144,7 +149,7 @@ def read_file_header(content: bytes) -> FileHeader | None:
 def encode_record_header(record: JournalRecord, nonce: bytes) -> bytes:
     """The bytes before the payload: header and name."""
     name = record.name.encode()
-    values = (
+    checked = _CHECKED.pack(
         nonce,
         record.write,
         record.payload_bytes,
@@ -155,10 +160,9 @@ def encode_record_header(record: JournalRecord, nonce: bytes) -> bytes:
         record.count,
         record.kind,
         _SYNCED_BEFORE if record.is_synced_before else 0,
-        LIVE[0] if record.is_live else DEAD[0],
     )
-    crc = _crc(RECORD_HEADER.pack(_RECORD_MAGIC, 0, *values), name)
-    return RECORD_HEADER.pack(_RECORD_MAGIC, crc, *values) + name
+    crc = crc32c(name, crc32c(checked))
+    return b"".join((_RECORD_MAGIC, _CRC.pack(crc), checked, _LIVE_BYTES if record.is_live else _DEAD_BYTES, name))
 
 
 def padding(record_bytes: int) -> bytes:

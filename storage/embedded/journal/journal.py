@@ -264,6 +264,20 @@ class Journal:
                 self._folder.take_back(file.number)
             self._on_removed(self.path(file.number))
 
+    def leave_unneeded(self) -> None:
+        """Begin another file where nothing in the newest one is needed but the state, and give that one back.
+
+        Called in the writing thread while the disk is full: a file has many times the blocks that a new one begins with.
+        """
+        file, state = self._file, self._current_state()
+        if file is None or not state or self._is_needed(file) or file.end < 2 * self._allocated_bytes_step:
+            return
+        self._files.close(self._descriptor)
+        self._file = None
+        self.append(state=state)
+        self.take_back_unneeded()
+        self.drop_spares()
+
     def drop_spares(self) -> None:
         """Remove the files that wait to be used again: the disk is full."""
         self._folder.drop_spares()

@@ -7,6 +7,7 @@ docs/adr/0048-a-journal-for-the-embedded-broker.md.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 from protocol.limits import JOURNAL_GROUP_BYTES_MAX
@@ -108,9 +109,13 @@ class JournalStore:
         return key in self._opened.objects
 
     def release_room(self) -> None:
-        """Give back to the disk what can be made again: spare files. Called again and again while the disk is full."""
+        """Give back to the disk what is not needed: spare files, and the newest one where all of it is deleted.
+
+        Called from the event loop, again and again while the disk is full.
+        """
         if not self._is_closed:
             self._opened.read(self._journal.drop_spares)
+            self._opened.write(self._leave_unneeded)
 
     async def server_time_ms(self) -> int | None:
         """None: a directory has no clock but this machine's."""
@@ -184,6 +189,10 @@ class JournalStore:
                 self._opened.objects.setdefault(key, location)
 
     # From here on: blocking, in a thread.
+
+    def _leave_unneeded(self) -> None:
+        with suppress(OSError):  # there is no room for another file either: again in a second
+            self._journal.leave_unneeded()
 
     def _append(self, group: Sequence[NewObject]) -> Written:
         with errors_of(group[0].key):

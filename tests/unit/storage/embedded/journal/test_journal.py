@@ -197,6 +197,21 @@ class TestFiles:
             assert user.entries()[-1] == b"2"
             assert len(needed_files(user)) == 1
 
+    def test_a_newest_file_of_which_only_the_state_is_needed_can_be_left(self, folder: Path) -> None:
+        with opened_journal(folder, state=b"s") as user:
+            written = user.append("a", payload=b"x" * 600, entry=b"1")
+            user.journal.leave_unneeded()
+            assert len(user.files()) == 1, "the object and the entry are needed"
+            user.journal.release(written.write)
+            user.delete("a", written.objects[0])
+            user.journal.leave_unneeded()
+            user.journal.leave_unneeded()
+            (left,) = user.files()
+            assert not user.path(written.objects[0].file).exists()
+            assert (folder / left).stat().st_size == STEP_BYTES
+        with opened_journal(folder, nonce_first=10, released_write=written.write, state=b"s") as user:
+            assert (user.states(), user.entries(), user.damages) == ([b"s"], [], [])
+
     def test_a_start_never_appends_to_a_file_of_an_earlier_one(self, folder: Path) -> None:
         with opened_journal(folder) as user:
             user.append("a")
