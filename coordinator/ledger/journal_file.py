@@ -341,7 +341,7 @@ class JournalLedgerFile:
         if not content.states:
             raise _damaged("no state of its ledger can be read")
         newest = content.states[-1]
-        (payload,) = self._journal.payloads([newest])
+        (payload,) = self._journal.records.payloads([newest])
         state = decode_state(payload)
         # The head as far as entries before the state show it; it has to be the state's.
         self._state = msgspec.structs.replace(
@@ -364,7 +364,7 @@ class JournalLedgerFile:
 
     def _read_groups(self, locations: Sequence[RecordLocation], *, is_older: bool) -> None:
         """Remember groups that follow all others; `is_older`: than the newest state."""
-        for location, payload in zip(locations, self._journal.payloads(locations), strict=True):
+        for location, payload in zip(locations, self._journal.records.payloads(locations), strict=True):
             group, state = decode_group(payload), self._state
             is_next = group.appends_count == state.appends_count + 1 and group.position > state.position_last
             is_state_known = group.state_number <= state.number if is_older else group.state_number == state.number
@@ -384,12 +384,12 @@ class JournalLedgerFile:
     def _groups_after(self, position: Position) -> Iterator[StoredGroup]:
         """The groups above `position`, in order."""
         rows = range(self._row_after(position), len(self._groups))
-        return map(decode_group, self._journal.payloads(self._groups[row] for row in rows))
+        return map(decode_group, self._journal.records.payloads(self._groups[row] for row in rows))
 
     def _revision_of(self, session: SessionId, number: int) -> Sequence[LedgerRecord]:
         """The revision that holds an entry; empty where there is none. Reads backwards: only for a late repeat."""
         for row in reversed(range(len(self._groups))):
-            (payload,) = self._journal.payloads([self._groups[row]])
+            (payload,) = self._journal.records.payloads([self._groups[row]])
             group = decode_group(payload)
             if group.session == session and group.entries[0].number <= number <= group.entries[-1].number:
                 return group.records()

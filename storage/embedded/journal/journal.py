@@ -10,13 +10,9 @@ A file is needed while one of its objects is not marked as deleted, or one of it
 
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import groupby
-from operator import attrgetter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
-
-from crc32c import crc32c
 
 from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
 from storage.embedded.journal.folder import JournalFolder
@@ -26,15 +22,13 @@ from storage.embedded.journal.format import (
     NO_SUCCESSOR,
     STATE_POSITION,
     RecordKind,
-    read_file_header,
-    read_record,
 )
 from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFiles
+from storage.embedded.journal.reading import RecordReader
 from storage.embedded.journal.records import JournalContent, JournalEntry, JournalFile, RecordLocation, Written
 from storage.embedded.journal.writes import JournalWrite, encode_end
 from storage.embedded.local_files import Files
-from storage.embedded.readable_bytes import ReadableBytes
-from storage.object_store import Buffer, NewObject, ObjectDamaged
+from storage.object_store import Buffer, NewObject
 from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
 
 
@@ -69,6 +63,8 @@ class Journal:
         self._on_removed = on_removed
         self._journal_files = JournalFiles(folder, files, on_damage=on_damage)
         self.path = self._journal_files.path
+        self.records = RecordReader(files, self.path)
+        """Reads records whose location is known."""
         self._folder = JournalFolder(folder, self.path, new_nonce=new_nonce, is_durable=is_durable, files=files)
         self._lock = Lock()
         """Held while files are added or removed here, and while what of them is needed changes."""
@@ -179,52 +175,6 @@ class Journal:
             self._end_predecessor(file)
         return written
 
-    def read(self, name: str, location: RecordLocation, byte_first: int, byte_count: int) -> bytes:
-        """Bytes of an object. `FileNotFoundError` where its file has been taken back since.
-
-        Of a whole object the checksum is checked (safety rule S20): `ObjectDamaged` where it is wrong. A caller that
-        reads a part checks the record batches in it. `name`: the object's key.
-        """
-        with self._opened(location.file) as descriptor:
-            held = self._files.readable(descriptor)
-            content = held.read(byte_count, location.payload_first + byte_first)
-            # Asked after the payload: a file is written from its beginning, so a header that stands vouches for it.
-            header = held.read(location.payload_first - location.record_first, location.record_first)
-            record = read_record(header, location.file.nonce)
-            if record is None or (record.name, record.write) != (name, location.write):
-                self._check_nonce(descriptor, location.file)
-                raise ObjectDamaged(f"{name}: its header in {self.path(location.file.number)} cannot be read")
-        return self._checked(name, location, held, content, byte_count)
-
-    def payloads(self, locations: Iterable[RecordLocation]) -> Iterator[bytes]:
-        """The payloads of entries or states that are needed. Raises `ObjectDamaged` where one is not as it was written.
-
-        Neighbours in one file are read with one descriptor.
-        """
-        for file, together in groupby(locations, key=attrgetter("file")):
-            with self._opened(file) as descriptor:
-                held = self._files.readable(descriptor)
-                for location in together:
-                    content = held.read(location.payload_bytes, location.payload_first)
-                    name = f"the record at byte {location.record_first}"
-                    yield self._checked(name, location, held, content, location.payload_bytes)
-
-    def _checked(
-        self, name: str, location: RecordLocation, held: ReadableBytes, content: bytes, byte_count: int
-    ) -> bytes:
-        """The bytes that were read of a payload, if they are all there, and right where they are the whole of it."""
-        path = self.path(location.file.number)
-        unreadable = next(iter(held.stretches), None)
-        if unreadable is not None:
-            location.file.is_damaged = location.file.is_set_aside = True
-            first, end, reason = unreadable
-            raise ObjectDamaged(f"{name}: bytes {first} to {end} of {path} cannot be read: {reason}")
-        if len(content) != byte_count:
-            raise ObjectDamaged(f"{name}: {path} ends within it")
-        if byte_count == location.payload_bytes and crc32c(content) != location.payload_crc:
-            raise ObjectDamaged(f"{name}: its checksum in {path} is wrong")
-        return content
-
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
         """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
         them again. Objects of one file are marked together, or an `OSError` says that some may be."""
@@ -233,8 +183,8 @@ class Journal:
         for location in locations:
             by_file.setdefault(location.file, []).append(location)
         for file, marked in by_file.items():
-            with self._opened(file, is_writing=True) as descriptor:
-                self._check_nonce(descriptor, file)
+            with self.records.opened(file, is_writing=True) as descriptor:
+                self.records.check_nonce(descriptor, file)
                 for location in marked:
                     self._files.write_at(descriptor, [DEAD], location.record_first + STATE_POSITION)
                 if self._is_durable:
@@ -256,7 +206,7 @@ class Journal:
                 if is_gone or self._is_needed(file) or self._is_kept(file):
                     continue
                 del self._begun[file.number]
-            if not self._is_own(file):
+            if not self.records.is_own(file):
                 continue
             if file.is_damaged:
                 self._folder.remove(file.number)
@@ -267,7 +217,7 @@ class Journal:
     def leave_unneeded(self) -> None:
         """Begin another file where nothing in the newest one is needed but the state, and give that one back.
 
-        Called in the writing thread while the disk is full: a file has many times the blocks that a new one begins with.
+        Called in the writing thread while the disk is full: a file has many times the blocks that a new one has.
         """
         file, state = self._file, self._current_state()
         if file is None or not state or self._is_needed(file) or file.end < 2 * self._allocated_bytes_step:
@@ -423,8 +373,8 @@ class Journal:
     def _mark_end(self, file: JournalFile, successor: int, *, is_synced: bool) -> None:
         """Mark where a file ends that is not open for appends."""
         file.is_open_ended = True
-        with suppress(OSError), self._opened(file, is_writing=True) as descriptor:
-            self._check_nonce(descriptor, file)
+        with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
+            self.records.check_nonce(descriptor, file)
             self._write_end(descriptor, file, successor, is_synced=is_synced)
 
     def _write_end(self, descriptor: int, file: JournalFile, successor: int, *, is_synced: bool) -> None:
@@ -437,28 +387,3 @@ class Journal:
             file.is_open_ended = False
         # What a failed write has left behind the end is told from what counts by the next file alone.
         file.is_damaged |= file.is_open_ended
-
-    # Descriptors.
-
-    @contextmanager
-    def _opened(self, file: JournalFile, *, is_writing: bool = False) -> Iterator[int]:
-        descriptor = self._files.open_existing(self.path(file.number), is_writing=is_writing)
-        try:
-            yield descriptor
-        finally:
-            self._files.close(descriptor)
-
-    def _check_nonce(self, descriptor: int, file: JournalFile) -> None:
-        """Raise `FileNotFoundError` where the file is another one by now: it was used again, or renamed."""
-        header = read_file_header(self._files.readable(descriptor).read(FILE_HEADER_BYTES, 0))
-        if header is not None and header.nonce != file.nonce:
-            path = self.path(file.number)
-            raise FileNotFoundError(errno.ENOENT, "its file has the name of another one", path)
-
-    def _is_own(self, file: JournalFile) -> bool:
-        try:
-            with self._opened(file) as descriptor:
-                self._check_nonce(descriptor, file)
-        except OSError:
-            return False
-        return True

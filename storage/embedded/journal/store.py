@@ -200,7 +200,7 @@ class JournalStore:
 
     def _read_location(self, key: str, location: RecordLocation, byte_first: int, byte_count: int) -> bytes:
         with errors_of(key, is_read=True):
-            return self._journal.read(key, location, byte_first, byte_count)
+            return self._journal.records.read(key, location, byte_first, byte_count)
 
     def _mark_dead(self, doomed: Mapping[str, RecordLocation]) -> None:
         with errors_of(next(iter(doomed))):

@@ -57,7 +57,7 @@ class JournalUser:
         return written
 
     def read(self, key: str, location: RecordLocation) -> bytes:
-        return self.journal.read(key, location, 0, location.payload_bytes)
+        return self.journal.records.read(key, location, 0, location.payload_bytes)
 
     def objects(self) -> dict[str, bytes]:
         """The objects that the start has found."""
@@ -65,10 +65,10 @@ class JournalUser:
 
     def entries(self) -> list[bytes]:
         """The entries that the start has found."""
-        return list(self.journal.payloads(self.content.entries))
+        return list(self.journal.records.payloads(self.content.entries))
 
     def states(self) -> list[bytes]:
-        return list(self.journal.payloads(self.content.states))
+        return list(self.journal.records.payloads(self.content.states))
 
     def details(self, *, is_certain: bool = True) -> list[str]:
         """The damages that were reported."""

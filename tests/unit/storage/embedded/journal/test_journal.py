@@ -76,9 +76,9 @@ class TestAppending:
             path.write_bytes(path.read_bytes().replace(b"payload", b"PAYLOAD"))
             with pytest.raises(ObjectDamaged, match="checksum"):
                 user.read("a", location)
-            assert user.journal.read("a", location, 1, 3) == b"AYL"
+            assert user.journal.records.read("a", location, 1, 3) == b"AYL"
             with pytest.raises(ObjectDamaged, match="ends within it"):
-                user.journal.read("a", location, 0, 10_000)
+                user.journal.records.read("a", location, 0, 10_000)
 
     def test_a_record_whose_header_is_damaged_is_not_read(self, folder: Path) -> None:
         with opened_journal(folder) as user:

@@ -53,7 +53,7 @@ def right_entries(user: JournalUser) -> list[bytes]:
     entries: list[bytes] = []
     for location in user.content.entries:
         try:
-            entries += user.journal.payloads([location])
+            entries += user.journal.records.payloads([location])
         except ObjectDamaged:
             entries.append(b"damaged")
     return entries
