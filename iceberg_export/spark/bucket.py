@@ -22,9 +22,11 @@ from iceberg_export.spark.tenant.vended_folders import VendedFolders
 from protocol.limits import READ_GAP_BYTES_MAX
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.decorators.routed import RoutedStore
+from storage.embedded.journal.opening import JOURNAL_FOLDER
+from storage.embedded.journal.reader import JournalReader
 from storage.embedded.local_store import PACKS_FOLDER, LocalStore
 from storage.embedded.pack_reader import PackReader
-from storage.object_store import ObjectStore
+from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import INTAKE_PREFIX
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
@@ -138,7 +140,7 @@ def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
             store = S3Store(S3Settings.from_environment(f"s3://{rest}", environment))
         case "file" if rest.startswith("/") and Path(rest).is_dir():
             files = LocalStore(Path(rest), is_writer=False)
-            store = RoutedStore(INTAKE_PREFIX, PackedIntake(Path(rest) / PACKS_FOLDER), files)
+            store = RoutedStore(INTAKE_PREFIX, EmbeddedIntake(Path(rest)), files)
         case "file":
             raise OptionError(f"{url}: the directory does not exist; a broker's bucket is DATA-DIR/store")
         case _:
@@ -146,23 +148,30 @@ def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
     return RetryingStore(store, policy=RetryPolicy(), ports=_PORTS)
 
 
-class PackedIntake(LocalStore):
-    """The packed intake objects of a bucket in a directory, read-only. A running broker may have the packs open."""
+class EmbeddedIntake(LocalStore):
+    """The intake objects of a bucket in a directory, read-only, whose broker may be running.
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, is_writer=False)
-        self._packs = PackReader(str(folder))
-        self._reading = Lock()  # a `PackReader` is for one thread at a time
+    They are in packs in the directory, or in the journal beside it.
+    """
+
+    def __init__(self, bucket: Path) -> None:
+        super().__init__(bucket / PACKS_FOLDER, is_writer=False)
+        self._packs = PackReader(str(bucket / PACKS_FOLDER))
+        self._journal = JournalReader(str(bucket.parent / JOURNAL_FOLDER))
+        self._reading = Lock()  # a reader is for one thread at a time
 
     async def get(self, key: str) -> bytes:
-        return await asyncio.to_thread(self._one_by_one, lambda: self._packs.get(key))
+        return await asyncio.to_thread(self._one_by_one, lambda reader: reader.get(key))
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await asyncio.to_thread(self._one_by_one, lambda: self._packs.get_range(key, byte_first, byte_count))
+        return await asyncio.to_thread(self._one_by_one, lambda reader: reader.get_range(key, byte_first, byte_count))
 
-    def _one_by_one(self, read: Callable[[], bytes]) -> bytes:
+    def _one_by_one(self, read: Callable[[JournalReader | PackReader], bytes]) -> bytes:
         with self._reading:
-            return read()
+            try:
+                return read(self._journal)
+            except ObjectMissing:
+                return read(self._packs)
 
 
 def _monotonic_s() -> float:

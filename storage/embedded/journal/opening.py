@@ -26,6 +26,8 @@ from storage.embedded.readable_bytes import ReadableBytes, Stretch
 from storage.object_store import StoreMisconfigured
 from storage.store_damage import OnDamage, StoreDamage, ignore_damage
 
+JOURNAL_FOLDER: Final = "journal"
+"""The folder of the journal, beside the folder of the bucket."""
 SUFFIX: Final = ".journal"
 EVERY_WRITE: Final = 1 << 63
 """Above the number of any write: nothing shows what is missing."""
