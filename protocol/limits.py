@@ -232,6 +232,8 @@ JOURNAL_FILES_SPARE_MAX = 4
 """Files of which nothing is needed that are kept to be written again."""
 JOURNAL_GROUP_BYTES_MAX = 16 * MIB
 """Puts that wait are written and synced together up to this, plus one object."""
+JOURNAL_SCANS_MAX = 5
+"""How often a reader looks through the files again because one of them was used again, or removed, meanwhile."""
 
 # The disk of the embedded broker.
 DISK_RESERVE_BYTES = 32 * MIB

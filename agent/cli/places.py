@@ -57,11 +57,17 @@ def place_settings(values: Mapping[str, object], config: str | None) -> Settings
 
 @asynccontextmanager
 async def opened(
-    settings: Settings, where_missing: "WhereMissing", damages: "StoreDamages", *, is_writer: bool
+    settings: Settings,
+    where_missing: "WhereMissing",
+    damages: "StoreDamages",
+    *,
+    is_writer: bool,
+    is_recovery: bool = False,
 ) -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
     """Ledger and bucket, open for the block. Errors of the environment in the block are raised as `CommandFailed`.
 
     `damages` gets the damages that an embedded store finds in its files. With `is_writer=False` these are not changed.
+    `is_recovery`: see `open_ledger`.
     """
     from agent.bucket.open_journal import open_journal
     from agent.bucket.open_store import open_store
@@ -79,7 +85,7 @@ async def opened(
                     open_journal(settings, ids, damages=damages, is_writer=is_writer)
                 )
                 ledger = await stack.enter_async_context(
-                    open_ledger(settings, clock, ids, where_missing, journal=journal)
+                    open_ledger(settings, clock, ids, where_missing, journal=journal, is_recovery=is_recovery)
                 )
                 store = await stack.enter_async_context(
                     open_store(settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer, journal=journal)

@@ -103,7 +103,10 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
 
     where_missing = WhereMissing.SUBSTITUTED if permissions.is_dry_run else WhereMissing.CREATED
     damages = StoreDamages()
-    async with opened(settings, where_missing, damages, is_writer=not permissions.is_dry_run) as (ledger, store):
+    async with opened(settings, where_missing, damages, is_writer=not permissions.is_dry_run, is_recovery=True) as (
+        ledger,
+        store,
+    ):
         try:
             if not permissions.is_dry_run:  # a conditional put stops the second of two recoveries at the same time
                 await check_conditional_puts(store, name=SystemIds().new_cluster_id())

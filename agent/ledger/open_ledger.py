@@ -15,7 +15,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.start_retries import once_there
 from agent.runtime.start_waits import StartNeed, StartWaits
-from coordinator.ledger.port import Ledger, LedgerMissing, LedgerUnsupported
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnsupported, NewerRules
 
 if TYPE_CHECKING:
     from coordinator.ledger.etcd.client import EtcdClient
@@ -47,15 +47,18 @@ async def open_ledger(
     *,
     waits: StartWaits | None = None,
     journal: "OpenJournal | None" = None,
+    is_recovery: bool = False,
 ) -> AsyncIterator[Ledger]:
     """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s.
 
     `waits`: those of an agent's start; None for another command. `journal`: the one that the settings name, if they do.
+    `is_recovery`: a damaged ledger in a journal, which cannot be moved away from the intake, is treated as missing.
     """
     new_cluster_id = ids.new_cluster_id()
     try:
         is_created = where_missing is WhereMissing.CREATED
-        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None, waits, journal)
+        cluster_id = new_cluster_id if is_created else None
+        ledger = await _open_ledger(settings, clock, cluster_id, waits, journal, is_recovery=is_recovery)
     except LedgerMissing:
         if where_missing is not WhereMissing.SUBSTITUTED:
             raise
@@ -72,6 +75,8 @@ async def _open_ledger(
     new_cluster_id: str | None,
     waits: StartWaits | None,
     journal: "OpenJournal | None",
+    *,
+    is_recovery: bool,
 ) -> Ledger:
     url = read_ledger_url(settings.ledger_url)
     match url:
@@ -84,23 +89,44 @@ async def _open_ledger(
         case JournalUrl(path=path):
             if journal is None:
                 raise LedgerUnsupported(f"the ledger in the journal {path} is read by its agent alone, so far")
-            from coordinator.ledger.journal import JournalLedger
-
-            # A data folder of before there was a journal: it is taken over, once, by the agent that writes to it.
-            predecessor = Path(path).parent / SQLITE_FILE
-            is_taken_over = new_cluster_id is not None and predecessor.is_file() and predecessor.stat().st_size > 0
-            return await JournalLedger.open(
-                journal,
-                new_cluster_id=new_cluster_id,
-                predecessor=predecessor if is_taken_over else None,
-                is_durable=settings.is_durable,
-            )
+            return await _open_in_journal(settings, Path(path), journal, new_cluster_id, is_recovery=is_recovery)
         case MemoryUrl():
             if new_cluster_id is None:
                 raise LedgerMissing("a ledger in memory ends with its agent: give another --ledger")
             return _empty_ledger(new_cluster_id)
         case EtcdUrl(endpoints=endpoints, cluster=cluster):
             return await _open_etcd(settings.ledger_access, endpoints, cluster, clock, new_cluster_id, waits)
+
+
+async def _open_in_journal(
+    settings: Settings, folder: Path, journal: "OpenJournal", new_cluster_id: str | None, *, is_recovery: bool
+) -> Ledger:
+    from coordinator.ledger.journal import JournalLedger
+
+    # A data folder of before there was a journal: it is taken over, once, by the agent that writes to it.
+    predecessor = folder.parent / SQLITE_FILE
+    is_taken_over = new_cluster_id is not None and is_filled(predecessor)
+    try:
+        return await JournalLedger.open(
+            journal,
+            new_cluster_id=new_cluster_id,
+            predecessor=predecessor if is_taken_over else None,
+            is_durable=settings.is_durable,
+        )
+    except NewerRules:
+        raise
+    except LedgerCorrupt as error:
+        if not is_recovery or is_taken_over:
+            raise
+        if new_cluster_id is None:
+            raise LedgerMissing(f"the ledger is damaged: {error}") from error
+        log.warning("the ledger in the journal is damaged, and is begun again", extra={"reason": str(error)})
+        return await JournalLedger.open(journal, new_cluster_id=new_cluster_id, is_begun_again=True)
+
+
+def is_filled(file: Path) -> bool:
+    """Whether it is a regular file that is not empty."""
+    return file.is_file() and file.stat().st_size > 0
 
 
 def _empty_ledger(cluster_id: str) -> Ledger:

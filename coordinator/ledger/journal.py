@@ -34,15 +34,23 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         new_cluster_id: str | None,
         predecessor: Path | None = None,
         is_durable: bool = True,
+        is_begun_again: bool = False,
     ) -> Self:
         """The ledger in a journal, which its owner closes; where there is none, that of the cluster `new_cluster_id`
         is begun. Without one `LedgerMissing` is raised. `predecessor`: the SQLite file of a ledger that is taken over,
-        and that was written with syncs where `is_durable`.
+        and that was written with syncs where `is_durable`. `is_begun_again`: for a recovery, a ledger that is there
+        counts no more.
 
         Raises `LedgerCorrupt` where entries are damaged or missing, and `LedgerUnavailable` where the journal cannot be
         written. Objects can be read all the same.
         """
-        opening = partial(JournalLedgerFile, opened.journal, opened.content, new_cluster_id=new_cluster_id)
+        opening = partial(
+            JournalLedgerFile,
+            opened.journal,
+            opened.content,
+            new_cluster_id=new_cluster_id,
+            is_begun_again=is_begun_again,
+        )
         if predecessor is not None:
             from coordinator.ledger.sqlite_takeover import take_over  # SQLite is loaded where it is needed
 

@@ -63,9 +63,10 @@ REMEDY: Final = (
 class JournalLedgerFile:
     """The ledger in `journal`, which was opened and has `content`. Where there is none, that of a new cluster is begun.
 
-    `predecessor`: what a ledger held that this one replaces, where it was not begun yet. Raises `LedgerMissing` where
-    there is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are missing or damaged, and
-    `LedgerUnavailable`.
+    `predecessor`: what a ledger held that this one replaces, where it was not begun yet. `is_begun_again`: for a
+    recovery, whatever is there counts no more, and that of a new cluster is begun; objects stay. Raises `LedgerMissing`
+    where there is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are missing or damaged,
+    and `LedgerUnavailable`.
     """
 
     _state: LedgerState
@@ -78,6 +79,7 @@ class JournalLedgerFile:
         *,
         new_cluster_id: str | None,
         predecessor: LedgerContents | None = None,
+        is_begun_again: bool = False,
     ) -> None:
         self._journal = journal
         self._sessions = LiveSessions()
@@ -87,7 +89,8 @@ class JournalLedgerFile:
         self._is_at_rest = False
         """Whether a state was written behind the newest group."""
         with self._mapped_errors():
-            if content.states or content.entries or content.damaged_write >= 0:
+            is_used = content.states or content.entries or content.damaged_write >= 0
+            if is_used and not is_begun_again:
                 self._read(content)
             elif predecessor is not None:
                 self._take_over(content, predecessor)
@@ -267,9 +270,16 @@ class JournalLedgerFile:
         self._is_at_rest = True
 
     def _begin(self, content: JournalContent, cluster_id: str) -> None:
+        """Begin a ledger without entries, above everything that another one may have left in the journal."""
         identity = LedgerIdentity(cluster_id=cluster_id, incarnation=INCARNATION_FIRST)
-        self._state = first_state(identity, None, number=1)
-        self._journal.settle(content, released_write=-1, current_state=self._encoded_state)
+        last = max((entry.stamp for entry in content.entries), default=0)
+        self._state = msgspec.structs.replace(
+            first_state(identity, None, number=content.write_next + 1),
+            position_last=last,
+            position=last,
+            trimmed=last,
+        )
+        self._journal.settle(content, released_write=content.write_next - 1, current_state=self._encoded_state)
         self._write_state(self._state)
 
     def _take_over(self, content: JournalContent, predecessor: LedgerContents) -> None:

@@ -5,14 +5,12 @@ and the files are looked through again only for a key that is not known. An obje
 never read, since the ledger names only what was acknowledged. A file that was used again has another nonce.
 """
 
+from protocol.limits import JOURNAL_SCANS_MAX
 from storage.embedded.journal.opening import JournalFiles
 from storage.embedded.journal.reading import RecordReader
 from storage.embedded.journal.records import RecordLocation
 from storage.embedded.local_files import Files, errors_of
 from storage.object_store import ObjectDamaged, ObjectMissing, cut_short
-
-LOOKS_MAX = 5
-"""How often files are looked through again because one of them was used again, or removed, meanwhile."""
 
 
 class JournalReader:
@@ -50,11 +48,11 @@ class JournalReader:
 
     def _look(self) -> None:
         """Find out where the objects are now."""
-        for look in range(LOOKS_MAX):
+        for look in range(JOURNAL_SCANS_MAX):
             try:
                 content = JournalFiles(self._folder, self._files).read_all().content
             except FileNotFoundError:
-                if look == LOOKS_MAX - 1:  # there is no folder: nothing was put yet
+                if look == JOURNAL_SCANS_MAX - 1:  # there is no folder: nothing was put yet
                     self._objects, self._has_gaps = {}, False
             else:
                 self._objects, self._has_gaps = content.objects, content.has_gaps

@@ -36,6 +36,7 @@ async def embedded_journal(
     files: Files | None = None,
     is_durable: bool = True,
     is_writer: bool = True,
+    is_begun_again: bool = False,
 ) -> AsyncIterator[EmbeddedJournal]:
     """Open the journal in `folder` with small files. Raises what opening the ledger raises."""
     damages: list[StoreDamage] = []
@@ -50,7 +51,8 @@ async def embedded_journal(
         on_damage=damages.append,
     )
     try:
-        embedded = EmbeddedJournal(opened, await JournalLedger.open(opened, new_cluster_id=cluster), damages)
+        ledger = await JournalLedger.open(opened, new_cluster_id=cluster, is_begun_again=is_begun_again)
+        embedded = EmbeddedJournal(opened, ledger, damages)
         try:
             yield embedded
         finally:

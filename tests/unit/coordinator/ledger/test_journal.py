@@ -339,6 +339,45 @@ class TestDamage:
                 pass
 
 
+class TestRecovery:
+    """S9: a damaged ledger is begun again in the same journal, where the intake is."""
+
+    async def test_a_damaged_ledger_is_begun_again_above_what_it_left(self, folder: Path) -> None:
+        async with embedded_journal(folder) as one:
+            session = await one.ledger.open_session("a")
+            for row in range(3):
+                await one.ledger.append_with(session, entry(row, LARGE), [an_intake_object(f"intake/{row}")])
+        (_, damaged, *_) = files_of(folder)
+        damaged.write_bytes(damaged.read_bytes().replace(b"llll", b"llLl", 1))
+        with pytest.raises(LedgerCorrupt):
+            async with embedded_journal(folder):
+                pass
+        async with embedded_journal(folder, cluster="new", is_begun_again=True) as one:
+            assert await one.ledger.identity() == LedgerIdentity(cluster_id="new", incarnation=1)
+            assert (await one.ledger.load()).records == []
+            assert (await one.ledger.head()).appends_count == 0
+            await one.ledger.fence()
+            identity = LedgerIdentity(cluster_id="c", incarnation=2, bucket_id="b")
+            await one.ledger.restart(identity, pointer_at(position_first(2), appends_count=0))
+            assert [meta.key async for meta in one.store.list("intake/")] == [f"intake/{row}" for row in range(3)]
+        async with embedded_journal(folder) as one:
+            assert await one.ledger.identity() == identity
+            session = await one.ledger.open_session("a")
+            await one.ledger.append(session, entry(0))
+            assert await one.store.get("intake/1") == b"payload"
+        async with embedded_journal(folder) as one:
+            assert numbers((await one.ledger.load()).records) == [0]
+
+    async def test_a_file_that_is_missing_hinders_no_new_ledger(self, folder: Path) -> None:
+        async with embedded_journal(folder) as one:
+            await append_singly_large(one.ledger)
+        files_of(folder)[-1].unlink()
+        async with embedded_journal(folder, cluster="new", is_begun_again=True) as one:
+            await append_singly(one.ledger, await one.ledger.open_session("a"), 2)
+        async with embedded_journal(folder) as one:
+            assert numbers((await one.ledger.load()).records) == [0, 1]
+
+
 class TestFailing:
     @pytest.mark.parametrize("operation", ["create", "allocate", "write_at", "sync_data", "sync_directory"])
     async def test_a_ledger_that_cannot_be_begun_is_begun_later(self, folder: Path, operation: str) -> None:
