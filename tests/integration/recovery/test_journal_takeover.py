@@ -2,8 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
+from storage.embedded.journal.opening import JournalFiles
+from storage.embedded.local_files import Files
 from tests.support.cluster.recovery import consume, produce
-from tests.support.processes import Process
+from tests.support.journal.journal_bytes import flipped
+from tests.support.processes import Process, ProcessFailed
 from tests.support.services.local_services import PENSTOCK, PenstockFactory
 
 OPTIONS = {"archive-interval-s": "3600"}
@@ -31,6 +36,34 @@ def test_records_of_before_are_read_and_further_ones_follow_them(penstock: Penst
     assert after.process.stop() == 0
     assert (data / "ledger.sqlite.upgraded").exists()
     assert not (data / "ledger.sqlite").exists()
+
+
+def test_a_damaged_ledger_is_recovered_in_its_journal(penstock: PenstockFactory, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = penstock(data=data, options=OPTIONS, has_journal=True)
+    produce(broker, "t", values(0, 5))
+    snapshots = data / "store" / "ledger" / "snapshots"
+    broker.process.wait_until(lambda: snapshots.is_dir() and any(snapshots.iterdir()), "a snapshot with the topic")
+    produce(broker, "t", values(5, 20))
+    broker.process.kill()
+    damage_an_entry(data / "journal")
+    with pytest.raises(ProcessFailed, match="the journal is damaged"):
+        penstock(data=data, options=OPTIONS, has_journal=True)
+    places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+    with Process([PENSTOCK, "recover", "--force", *places], tmp_path, name="recover") as process:
+        assert process.wait_ended(seconds_max=60) == 0, process.stdout
+    recovered = penstock(data=data, options=OPTIONS, has_journal=True)
+    assert consume(recovered, "t", 20) == values(0, 20)
+    produce(recovered, "t", values(20, 25))
+    assert consume(recovered, "t", 25) == values(0, 25)
+
+
+def damage_an_entry(folder: Path) -> None:
+    """Change a bit in the payload of an entry behind the snapshot, with other entries behind it."""
+    opened = JournalFiles(str(folder), Files()).read_all()
+    location = opened.content.entries[-5]
+    path = folder / f"{location.file.number:016x}.journal"
+    path.write_bytes(flipped(path.read_bytes(), (location.payload_first + 60) * 8))
 
 
 def test_an_audit_reads_a_journal_whose_broker_is_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
