@@ -224,6 +224,13 @@ def resembles_record(buffer: bytes, nonce: bytes) -> bool:
     return len(candidate) == NONCE_BYTES and differing.bit_count() <= _DAMAGED_BITS
 
 
+def resembles_header(buffer: bytes, nonce: bytes) -> bool:
+    """Whether `buffer` begins with what may have been a whole header of this file, and not the first half of one, over
+    the second half of which something else was written."""
+    zeros = int.from_bytes(buffer[STATE_POSITION + 1 : RECORD_HEADER_BYTES], "little")
+    return resembles_record(buffer, nonce) and zeros.bit_count() < _MAJORITY_BITS
+
+
 def nonces_in(buffer: bytes) -> Iterator[bytes]:
     """The nonces of the records in `buffer`, in their order, whatever files' they are."""
     position = buffer.find(_RECORD_MAGIC)

@@ -21,7 +21,9 @@ from storage.embedded.journal.format import (
     FILE_HEADER_BYTES,
     NO_SUCCESSOR,
     STATE_POSITION,
+    FileHeader,
     RecordKind,
+    encode_file_header,
 )
 from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFiles
 from storage.embedded.journal.reading import RecordReader
@@ -381,6 +383,10 @@ class Journal:
         ending = encode_end(file.nonce, file.write_end, successor=successor, is_synced_before=self._is_durable)
         file.is_open_ended = True
         with suppress(OSError):
+            if file.is_headless:  # else a later start, with later writes, would take its torn header for damage
+                header = FileHeader(number=file.number, nonce=file.nonce, write_first=file.write_first)
+                self._files.write_at(descriptor, [encode_file_header(header)], 0)
+                file.is_headless = False
             self._files.write_at(descriptor, [ending], file.end)
             if is_synced and self._is_durable:
                 self._files.sync_data(descriptor)

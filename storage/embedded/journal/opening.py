@@ -43,10 +43,6 @@ class _NamedScan(NamedTuple):
     scan: FileScan
     stretches: Sequence[Stretch]
 
-    @property
-    def is_renamed(self) -> bool:
-        return self.scan.header.number != self.number
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedFile:
@@ -138,7 +134,7 @@ class JournalFiles:
                     self._report(number, "nothing of it is readable")
                 else:
                     unused.append(number)
-        scans.sort(key=lambda named: (named.scan.header.number, named.is_renamed))
+        scans.sort(key=lambda named: (named.scan.header.number, named.scan.is_renamed))
         originals: dict[bytes, int] = {}
         for named in scans:
             original = originals.setdefault(named.scan.header.nonce, named.number)
@@ -180,9 +176,10 @@ class JournalFiles:
             allocated_bytes=size_bytes,
             is_damaged=is_set_aside,
             is_set_aside=is_set_aside,
+            is_headless=scan.is_header_torn and judged.is_torn,
             is_open_ended=scan.ending is None or judged.is_torn or not scan.ending.is_synced_before,
         )
-        return OpenedFile(file=file, judged=judged, scan=scan, is_renamed=named.is_renamed)
+        return OpenedFile(file=file, judged=judged, scan=scan, is_renamed=scan.is_renamed)
 
     def _fill(self, content: JournalContent, begun: Sequence[OpenedFile], durable_write: int) -> None:
         """Sort the records that count by their kinds."""

@@ -36,6 +36,8 @@ class JournalFile:
     objects_live: int = 0
     entry_write_last: int = -1
     """The newest write that has an entry; -1 without one."""
+    is_headless: bool = False
+    """A crash has torn its first write, and its header with it: nothing in it counts."""
     is_open_ended: bool = False
     """It could not be marked where it ends: only the next file says it, which must not be removed before this one."""
     is_damaged: bool = False

@@ -24,6 +24,7 @@ from storage.embedded.journal.format import (
     nonces_in,
     read_file_header,
     read_record,
+    resembles_header,
     resembles_record,
 )
 
@@ -57,6 +58,8 @@ class Hole:
     """The newest write that ends before it; one less than the file's first where there is none."""
     write_behind: int
     """The write of the record behind it."""
+    resembles_record: bool
+    """Whether it begins like a record of this file, a few bits of which have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ class FileScan:
 
     header: FileHeader
     """Where it is unreadable: as the file's name and its first record say."""
+    is_renamed: bool
+    """Whether the file is called by another number: somebody has renamed it, or it is to be used again."""
     is_header_damaged: bool
     """Whether the file's own header is unreadable, and no crash explains it: it lies in one sector, which is as a whole
     the new one, or what was there before."""
@@ -129,6 +134,7 @@ def scan_file(read: Read, number: int) -> FileScan | None:
                     end=scanned.position,
                     write_before=write_before,
                     write_behind=scanned.record.write,
+                    resembles_record=resembles_header(read(RECORD_BYTES_READ, position), header.nonce),
                 )
             )
         position = scanned.end
@@ -138,11 +144,14 @@ def scan_file(read: Read, number: int) -> FileScan | None:
         records.append(scanned)
         if scanned.record.is_last_of_write:
             write_before = scanned.record.write
-    has_tail = ending is None and resembles_record(read(RECORD_BYTES_READ, position), header.nonce)
-    if header.number != number and (holes or has_tail) and _is_next_use_begun(read, number):
+    is_renamed = header.number != number
+    resembles = resembles_header if is_renamed else resembles_record
+    has_tail = ending is None and resembles(read(RECORD_BYTES_READ, position), header.nonce)
+    if is_renamed and (holes or has_tail) and _is_next_use_begun(read, number):
         return None
     return FileScan(
         header=header,
+        is_renamed=is_renamed,
         is_header_damaged=own_header is None and any(content),
         is_header_torn=own_header is None and not any(content),
         records=records,
@@ -224,7 +233,12 @@ def records_from(read: Read, nonce: bytes, position: int) -> Iterator[RecordAt]:
 def _damages(scan: FileScan, *, write_next: int, lost_end: int, is_cut: bool) -> tuple[Sequence[str], int]:
     """What is unreadable of writes before `lost_end`, for people, and the newest write that it may concern."""
     holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
-    damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in holes]
+    # Over a file that was to be used again, a crash may have torn a write of which no record can be recognised.
+    damages = [
+        f"bytes {hole.first} to {hole.end} hold no readable record"
+        for hole in holes
+        if hole.resembles_record or not scan.is_renamed
+    ]
     damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
     if scan.is_header_damaged or (scan.is_header_torn and not is_cut):
         damages.append("its header is unreadable")

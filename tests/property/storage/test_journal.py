@@ -211,12 +211,8 @@ class JournalMachine(RuleBasedStateMachine):
     def compare(self) -> None:
         """After a start; what it found is what is there from now on."""
         assert self.user.details() == []
-        released_and_kept = self.user.entries()
-        kept = [
-            entry
-            for entry, location in zip(released_and_kept, self.user.content.entries, strict=True)
-            if location.write > self.released_write
-        ]
+        locations = [one for one in self.user.content.entries if one.write > self.released_write]
+        kept = list(self.user.journal.records.payloads(locations))
         added_objects, added_entry = self.pending or ({}, None)
         is_added = added_entry is not None and kept == [*self.entries, added_entry]
         assert is_added or kept == self.entries
@@ -229,12 +225,11 @@ class JournalMachine(RuleBasedStateMachine):
             if key not in self.objects:
                 allowed |= {None} | self.ever[key]  # its mark may be lost
             assert objects.get(key) in allowed
-        if self.user.content.states:
-            assert self.user.states()[-1] == self.state or not self.is_disk_sound or self.pending is not None
-        self.state = self.user.states()[-1] if self.user.content.states else b""
+        states = list(self.user.journal.records.payloads(self.user.content.states[-1:]))
+        assert states == ([self.state] if self.state else []) or self.pending is not None
+        self.state = states[0] if states else b""
         self.user.state = self.state
-        for entry, location in zip(released_and_kept, self.user.content.entries, strict=True):
-            self.entry_writes[entry] = location.write
+        self.entry_writes |= {entry: one.write for entry, one in zip(kept, locations, strict=True)}
         self.objects, self.entries, self.pending = objects, kept, None
         self.locations = dict(self.user.content.objects)
 
