@@ -199,7 +199,7 @@ def read_record(buffer: bytes, nonce: bytes) -> JournalRecord | None:
         payload_bytes=payload_bytes,
         payload_crc=payload_crc,
         is_synced_before=bool(flags & _SYNCED_BEFORE),
-        is_live=(state ^ DEAD[0]).bit_count() >= _MAJORITY_BITS,
+        is_live=_is_live(state),
     )
 
 
@@ -224,11 +224,16 @@ def resembles_record(buffer: bytes, nonce: bytes) -> bool:
     return len(candidate) == NONCE_BYTES and differing.bit_count() <= _DAMAGED_BITS
 
 
-def resembles_header(buffer: bytes, nonce: bytes) -> bool:
-    """Whether `buffer` begins with what may have been a whole header of this file, and not the first half of one, over
-    the second half of which something else was written."""
+def resembles_needed_record(buffer: bytes, nonce: bytes) -> bool:
+    """Whether `buffer` begins with what may have been a record of this file that is not marked as deleted.
+
+    It is neither the first half of a header, over the second half of which something else was written, nor the header
+    of a deleted object, over whose name something was.
+    """
+    if len(buffer) < RECORD_HEADER_BYTES or not resembles_record(buffer, nonce):
+        return False
     zeros = int.from_bytes(buffer[STATE_POSITION + 1 : RECORD_HEADER_BYTES], "little")
-    return resembles_record(buffer, nonce) and zeros.bit_count() < _MAJORITY_BITS
+    return zeros.bit_count() < _MAJORITY_BITS and _is_live(buffer[STATE_POSITION])
 
 
 def nonces_in(buffer: bytes) -> Iterator[bytes]:
@@ -240,6 +245,10 @@ def nonces_in(buffer: bytes) -> Iterator[bytes]:
         if is_aligned and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
             yield nonce
         position = buffer.find(_RECORD_MAGIC, position + 1)
+
+
+def _is_live(state: int) -> bool:
+    return (state ^ DEAD[0]).bit_count() >= _MAJORITY_BITS
 
 
 def _random_part(nonce: bytes) -> int:

@@ -24,7 +24,7 @@ from storage.embedded.journal.format import (
     nonces_in,
     read_file_header,
     read_record,
-    resembles_header,
+    resembles_needed_record,
     resembles_record,
 )
 
@@ -58,8 +58,8 @@ class Hole:
     """The newest write that ends before it; one less than the file's first where there is none."""
     write_behind: int
     """The write of the record behind it."""
-    resembles_record: bool
-    """Whether it begins like a record of this file, a few bits of which have changed."""
+    is_needed_perhaps: bool
+    """Whether it begins like a record that is not deleted, a few bits of which have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def scan_file(read: Read, number: int) -> FileScan | None:
                     end=scanned.position,
                     write_before=write_before,
                     write_behind=scanned.record.write,
-                    resembles_record=resembles_header(read(RECORD_BYTES_READ, position), header.nonce),
+                    is_needed_perhaps=resembles_needed_record(read(RECORD_BYTES_READ, position), header.nonce),
                 )
             )
         position = scanned.end
@@ -145,7 +145,7 @@ def scan_file(read: Read, number: int) -> FileScan | None:
         if scanned.record.is_last_of_write:
             write_before = scanned.record.write
     is_renamed = header.number != number
-    resembles = resembles_header if is_renamed else resembles_record
+    resembles = resembles_needed_record if is_renamed else resembles_record
     has_tail = ending is None and resembles(read(RECORD_BYTES_READ, position), header.nonce)
     if is_renamed and (holes or has_tail) and _is_next_use_begun(read, number):
         return None
@@ -237,7 +237,7 @@ def _damages(scan: FileScan, *, write_next: int, lost_end: int, is_cut: bool) ->
     damages = [
         f"bytes {hole.first} to {hole.end} hold no readable record"
         for hole in holes
-        if hole.resembles_record or not scan.is_renamed
+        if hole.is_needed_perhaps or not scan.is_renamed
     ]
     damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
     if scan.is_header_damaged or (scan.is_header_torn and not is_cut):

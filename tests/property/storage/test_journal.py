@@ -67,8 +67,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.ever: dict[str, set[bytes]] = {key: set() for key in KEYS}
         self.entries: list[bytes] = []
         """The entries that were acknowledged and not released, with those that a start has found."""
-        self.pending: tuple[dict[str, bytes], bytes | None] | None = None
-        """A write of unknown outcome: it may be found by the next start, unless another one follows."""
+        self.pending: list[tuple[dict[str, bytes], bytes | None]] = []
+        """Writes of unknown outcome: one of them may be found by a later start, until another write follows."""
         self.released_write = -1
         self.state = b""
         self.is_disk_sound = True
@@ -133,12 +133,12 @@ class JournalMachine(RuleBasedStateMachine):
         state = b"state " + payload if has_state else None
         for key in keys:
             self.ever[key].add(content)
-        self.pending = (dict.fromkeys(keys, content), entry)
+        self.pending.append((dict.fromkeys(keys, content), entry))
         try:
             written = self.user.append(*keys, payload=content, entry=entry, state=state)
         except OSError:
             return
-        self.pending = None
+        self.pending.clear()
         replaced = [self.locations[key] for key in keys if key in self.locations]
         self.locations |= dict(zip(keys, written.objects, strict=True))
         self.objects |= dict.fromkeys(keys, content)
@@ -213,24 +213,26 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.user.details() == []
         locations = [one for one in self.user.content.entries if one.write > self.released_write]
         kept = list(self.user.journal.records.payloads(locations))
-        added_objects, added_entry = self.pending or ({}, None)
-        is_added = added_entry is not None and kept == [*self.entries, added_entry]
-        assert is_added or kept == self.entries
+        added = [entry for _, entry in self.pending if entry is not None and kept == [*self.entries, entry]]
+        assert added or kept == self.entries
         objects = self.user.objects()
         for key in KEYS:
-            allowed: set[bytes | None] = {self.objects.get(key)}
-            if key in added_objects:
-                assert added_entry is None or (objects.get(key) == added_objects[key]) == is_added
-                allowed.add(added_objects[key])
+            allowed: set[bytes | None] = {self.objects.get(key), *(put[key] for put, _ in self.pending if key in put)}
             if key not in self.objects:
                 allowed |= {None} | self.ever[key]  # its mark may be lost
             assert objects.get(key) in allowed
+        for put, entry in self.pending:
+            if entry is not None and put:
+                is_put = all(objects.get(key) == content for key, content in put.items())
+                assert is_put == (entry in added), "the objects and their entry"
         states = list(self.user.journal.records.payloads(self.user.content.states[-1:]))
-        assert states == ([self.state] if self.state else []) or self.pending is not None
+        assert states == ([self.state] if self.state else []) or self.pending
         self.state = states[0] if states else b""
         self.user.state = self.state
         self.entry_writes |= {entry: one.write for entry, one in zip(kept, locations, strict=True)}
-        self.objects, self.entries, self.pending = objects, kept, None
+        self.objects, self.entries = objects, kept
+        if added:
+            self.pending.clear()
         self.locations = dict(self.user.content.objects)
 
 
