@@ -109,13 +109,13 @@ def _embedded_store(
     reserve = None if reserves is None else reserves.of(folder / INCOMPLETE_FOLDER)
     calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
     files = LocalStore(folder, is_durable=settings.is_durable, is_writer=is_writer, files=calls)
-    intake: ObjectStore
     release_room: list[Callable[[], None]] = []
-    has_packs = (folder / PACKS_FOLDER).exists()
-    if journal is None or has_packs:
+    has_packs = journal is None or (folder / PACKS_FOLDER).exists()
+    stores: list[ObjectStore] = []
+    if has_packs:
         from storage.embedded.pack_store import PackStore
 
-        intake = packs = PackStore(
+        packs = PackStore(
             folder / PACKS_FOLDER,
             now_ms=clock.now_ms,
             new_nonce=ids.new_uuid,
@@ -125,6 +125,7 @@ def _embedded_store(
             on_damage=damages.report,
             on_removed=damages.forget,
         )
+        stores.append(packs)
         release_room.append(packs.release_room)
     if journal is not None:
         from storage.decorators.succeeded import SucceededStore
@@ -132,12 +133,12 @@ def _embedded_store(
 
         newer = JournalStore(journal, now_ms=clock.now_ms)
         release_room.append(newer.release_room)
-        intake = SucceededStore(newer, intake, is_newer=newer.has) if has_packs else newer
+        stores.append(SucceededStore(newer, stores[0], is_newer=newer.has) if has_packs else newer)
     if reserve is not None:
         for release in release_room:
             reserve.when_full(release)
         reserve.begin()
-    return RoutedStore(INTAKE_PREFIX, intake, files)
+    return RoutedStore(INTAKE_PREFIX, stores[-1], files)
 
 
 def _guarded(

@@ -4,7 +4,7 @@ Rule: blocking. Stored bytes are checked before they are believed (safety rule S
 """
 
 import errno
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import groupby
 from operator import attrgetter
@@ -72,7 +72,7 @@ class RecordReader:
         return content
 
     @contextmanager
-    def opened(self, file: JournalFile, *, is_writing: bool = False) -> Iterator[int]:
+    def opened(self, file: JournalFile, *, is_writing: bool = False) -> Generator[int]:
         """A descriptor of the file that has its name now, for a block."""
         descriptor = self._files.open_existing(self._path(file.number), is_writing=is_writing)
         try:

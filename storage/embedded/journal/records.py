@@ -118,12 +118,12 @@ class Written:
 class JournalContent:
     """What a start found: everything that counts, in the order of the writes."""
 
-    objects: dict[str, RecordLocation] = field(default_factory=dict)
+    objects: dict[str, RecordLocation] = field(default_factory=dict[str, RecordLocation])
     """The objects that are not deleted. Of two with one key the later counts."""
-    replaced: list[RecordLocation] = field(default_factory=list)
+    replaced: list[RecordLocation] = field(default_factory=list[RecordLocation])
     """The earlier ones of those that come twice."""
-    entries: list[RecordLocation] = field(default_factory=list)
-    states: list[RecordLocation] = field(default_factory=list)
+    entries: list[RecordLocation] = field(default_factory=list[RecordLocation])
+    states: list[RecordLocation] = field(default_factory=list[RecordLocation])
     write_next: int = 0
     """The number of the next write."""
     damaged_write: int = NO_WRITE

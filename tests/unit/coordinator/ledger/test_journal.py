@@ -6,6 +6,7 @@ What it shares with the other backends: tests/contract/test_ledger.py.
 import asyncio
 import errno
 import shutil
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -399,7 +400,7 @@ class TestFailing:
             session = await ledger.open_session("a")
             (position,) = await append_singly(ledger, session, 1)
             pointer = pointer_at(position, appends_count=1)
-            changes = [
+            changes: list[Callable[[], Awaitable[object]]] = [
                 lambda: ledger.open_session("b"),
                 lambda: ledger.claim_bucket("b"),
                 lambda: ledger.set_snapshot(None, pointer),

@@ -143,7 +143,12 @@ class TestTorn:
                 user.delete("old", old)
             before = user.path(old.file).read_bytes() if is_reused else b""
             killed = tmp_path / "killed" / "journal"
-            user.disk.before["sync_data"] = lambda: killed.exists() or shutil.copytree(folder, killed)
+
+            def kill() -> None:
+                if not killed.exists():
+                    shutil.copytree(folder, killed)
+
+            user.disk.before["sync_data"] = kill
             user.append("x", payload=b"x" * 1_500, entry=b"last")
             path = killed / user.last_file().name
             after = path.read_bytes()
