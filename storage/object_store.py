@@ -79,7 +79,7 @@ class ObjectsNotDeleted(StoreError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewObject:
+class ObjectToPut:
     """An object to be put: the concatenation of `parts`, which do not change any more."""
 
     key: str

@@ -1,4 +1,4 @@
-"""What a put of an intake object is checked for, where no call of the store puts it but the ledger (`JointLedger`).
+"""The checks of a put of an intake object, where no call of the store puts it but the ledger (`JointLedger`).
 
 The store's own checks stand in the way of its puts: `agent.bucket.full_disk` and `agent.bucket.confirmation`.
 """

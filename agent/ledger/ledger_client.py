@@ -17,7 +17,7 @@ from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger
 from coordinator.state.state import ClusterState
 from protocol.types import Milliseconds, Position, SessionId
-from storage.object_store import NewObject, ObjectStore
+from storage.object_store import ObjectStore, ObjectToPut
 
 
 class LedgerClient:
@@ -111,7 +111,7 @@ class LedgerClient:
         """Whether an object may be proposed together with the command that names it: both become durable at once."""
         return self.writer.takes_objects
 
-    def propose(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
+    def propose(self, command: Command, stored: ObjectToPut | None = None) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
         The order of calls is the order in the ledger (`LedgerWriter.propose`). `stored`: an object that the command

@@ -22,7 +22,7 @@ from coordinator.ledger.port import (
     SnapshotPointer,
 )
 from protocol.types import Position, SessionId
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 WORDS = OutageWords(
     fails=(
@@ -157,7 +157,7 @@ class OutageLoggingJointLedger(OutageLoggingLedger):
         self._joint = inner
 
     async def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[ObjectToPut]
     ) -> Position:
         with self._reported(APPENDING):
             return await self._joint.append_with(session, entries, objects)

@@ -52,7 +52,7 @@ from protocol.limits import (
     LEDGER_VIEWS_REMEMBERED_MAX,
 )
 from protocol.types import Milliseconds, Position, SessionId
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 log = logging.getLogger(__name__)
 
@@ -61,20 +61,20 @@ log = logging.getLogger(__name__)
 class _Pending:
     command: Command
     future: asyncio.Future[Outcome]
-    stored: NewObject | None = None
+    stored: ObjectToPut | None = None
     """The object that the command names, where it is put together with the entry."""
 
 
 @dataclass(slots=True)
-class _Part:
-    """What one revision holds of a group: entries, and the commands that they are of."""
+class _EntryGroup:
+    """A group of entries that one revision holds, and the commands that they carry."""
 
     group: list[_Pending] = field(default_factory=list)
     entries: list[LedgerEntry] = field(default_factory=list)
     entries_bytes: int = 0
 
     @property
-    def objects(self) -> Sequence[NewObject]:
+    def objects(self) -> Sequence[ObjectToPut]:
         return [pending.stored for pending in self.group if pending.stored is not None]
 
 
@@ -124,7 +124,7 @@ class LedgerWriter:
         """Whether an object may be proposed together with the command that names it."""
         return self._joint is not None
 
-    def propose(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
+    def propose(self, command: Command, stored: ObjectToPut | None = None) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
         A command that cannot be an entry (unreadable, too large) is `Rejected` like one that apply rejects. So is a
@@ -142,7 +142,7 @@ class LedgerWriter:
         future.set_result(Rejected(error_code=ErrorCode.request_timed_out, reason=reason))
         return future
 
-    def _enqueue(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
+    def _enqueue(self, command: Command, stored: ObjectToPut | None = None) -> asyncio.Future[Outcome]:
         """Queue a command whatever the queue's length: the end of the session has to get in."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(command, future, stored))
@@ -348,7 +348,7 @@ class LedgerWriter:
 
     async def _append(self, group: list[_Pending]) -> None:
         """Append a group, split where it exceeds what one revision may hold (safety rule S10)."""
-        part = _Part()
+        part = _EntryGroup()
         time_ms = self._proposed_time()
         for pending in group:
             payload = self._payload(pending, time_ms)
@@ -356,7 +356,7 @@ class LedgerWriter:
                 continue
             if part.entries and part.entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
                 await self._append_part(part)
-                part = _Part()
+                part = _EntryGroup()
             part.entries.append(LedgerEntry(number=self._number_next, payload=payload))
             part.entries_bytes += len(payload)
             part.group.append(pending)
@@ -365,7 +365,7 @@ class LedgerWriter:
         if part.entries:
             await self._append_part(part)
 
-    async def _append_part(self, part: "_Part") -> None:
+    async def _append_part(self, part: "_EntryGroup") -> None:
         """Append what one revision holds. Where there is no room for its objects, append what has none."""
         try:
             await self._append_until_known(part.entries, part.objects)
@@ -408,7 +408,7 @@ class LedgerWriter:
             pending.future.set_result(rejection)
         return None
 
-    async def _append_until_known(self, entries: list[LedgerEntry], objects: Sequence[NewObject] = ()) -> None:
+    async def _append_until_known(self, entries: list[LedgerEntry], objects: Sequence[ObjectToPut] = ()) -> None:
         delay_s = LEDGER_RETRY_SECONDS_FIRST
         began_s = self._clock.monotonic_s()
         while True:

@@ -16,18 +16,17 @@ from typing import NamedTuple, Protocol, cast
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
 from agent.context import AgentContext
 from agent.ledger.entry_objects import UncommittedObjects
+from agent.produce.commit_command import commit_command
 from agent.runtime.supervisor import begin_in
 from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.commands import (
-    BatchColumns,
-    ChunkColumns,
     ChunksCommitted,
     CommitChunks,
     Outcome,
     QuotaUse,
     Rejected,
 )
-from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_QUOTA_USE
+from coordinator.commands.rules import RULES_QUOTA_USE
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.chunk_index import ChunkRef
 from protocol.errors import ErrorCode
@@ -45,7 +44,7 @@ from protocol.records.batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketRows
 from storage.gc_plan import EntryFate
-from storage.object_store import NewObject, StoreError, StoreFull
+from storage.object_store import ObjectToPut, StoreError, StoreFull
 
 log = logging.getLogger(__name__)
 
@@ -318,7 +317,7 @@ class ProducePath:
         """Propose the commit of an intake; where the ledger takes objects, its bytes go with it."""
         if not self._is_joint:
             return self._ledger.propose(command)
-        stored = NewObject(key=intake.key, parts=intake.parts, modified_ms=self._clock.now_ms())
+        stored = ObjectToPut(key=intake.key, parts=intake.parts, modified_ms=self._clock.now_ms())
         outcome = self._ledger.propose(command, stored)
         self._joint_writes_count += 1
         outcome.add_done_callback(partial(self._end_joint_write, self._clock.monotonic_s()))
@@ -492,30 +491,3 @@ class ProducePath:
         if outcome.append_time_ms[chunk] != NO_TIMESTAMP:
             set_log_append_time(copied, outcome.append_time_ms[chunk])
         self._cache.put(ref, ServedChunk(copied))
-
-
-def commit_command(intake: SealedIntake, rules_version: int, quota_uses: tuple[QuotaUse, ...] = ()) -> CommitChunks:
-    """The command that commits a sealed intake. Batch CRCs are left out where the rules in force have no field (S3)."""
-    return CommitChunks(
-        object_session=intake.session,
-        object_number=intake.number,
-        object_bytes=intake.object_bytes,
-        topic_ids=intake.topic_ids,
-        chunks=ChunkColumns(
-            topic=intake.chunk_topics,
-            partition=intake.chunk_partitions,
-            byte_first=intake.chunk_byte_firsts,
-            batch_count=intake.chunk_batch_counts,
-        ),
-        batches=BatchColumns(
-            record_bytes=intake.batch_record_bytes,
-            record_count=intake.batch_record_counts,
-            max_timestamp=intake.batch_max_timestamps,
-            producer_id=intake.batch_producer_ids,
-            producer_epoch=intake.batch_producer_epochs,
-            base_sequence=intake.batch_base_sequences,
-            is_transactional=intake.batch_is_transactional,
-        ),
-        batch_crcs=intake.batch_crcs if rules_version >= RULES_CHECKED_STORAGE else b"",
-        quota_uses=quota_uses,
-    )

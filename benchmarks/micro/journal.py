@@ -26,7 +26,7 @@ from coordinator.ledger.sqlite import SqliteLedger
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.local_files import Files
 from storage.embedded.pack_store import PackStore
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 SIZES = ((80_000, 400), (16_000, 200), (1_000_000, 2_000))
 """Bytes of the object and of the entry: five requests of 16 KiB, one, and one of 1 MiB."""
@@ -117,7 +117,7 @@ async def measure_adapters(folder: Path, sizes: tuple[int, int], rounds: int) ->
                 await sqlite.append(sqlite_session, group)
 
             async def append_with(key: str = key, group: Sequence[LedgerEntry] = group) -> None:
-                stored = NewObject(key=key, parts=parts, modified_ms=0)
+                stored = ObjectToPut(key=key, parts=parts, modified_ms=0)
                 await journal.append_with(journal_session, group, [stored])
 
             apart.append(await seconds_of(put_and_append))

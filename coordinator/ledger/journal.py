@@ -16,7 +16,7 @@ from coordinator.ledger.threaded import Result, ThreadedLedger
 from protocol.types import Position, SessionId
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.journal.records import RecordLocation
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 
 class JournalLedger(ThreadedLedger[JournalLedgerFile]):
@@ -58,7 +58,7 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         return cls(await opened.write(opening), opened)
 
     async def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[ObjectToPut]
     ) -> Position:
         """Put `objects` and append `entries` by one write and one sync (`coordinator.ledger.port.JointLedger`)."""
         group = tuple(entries)
@@ -72,7 +72,7 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         self,
         session: SessionId,
         group: tuple[LedgerEntry, ...],
-        objects: Sequence[NewObject],
+        objects: Sequence[ObjectToPut],
         locations: list[RecordLocation],
     ) -> Appended:
         appended, written = self._file.append_with(session, group, objects)
@@ -80,7 +80,7 @@ class JournalLedger(ThreadedLedger[JournalLedgerFile]):
         return appended
 
     def _keep(
-        self, objects: Sequence[NewObject], locations: Sequence[RecordLocation], appending: asyncio.Future[Appended]
+        self, objects: Sequence[ObjectToPut], locations: Sequence[RecordLocation], appending: asyncio.Future[Appended]
     ) -> None:
         if not appending.cancelled() and appending.exception() is None and locations:
             self._opened.keep(objects, locations)

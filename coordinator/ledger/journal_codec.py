@@ -5,7 +5,7 @@ count the appends, and name the newest state before them. Integers are little-en
 
     group   position u64 | appends u64 | state u64 | session u64 | number of the first entry u64 | entries u32 |
             payload bytes u32 for each entry | payloads
-    state   MessagePack of `LedgerState`
+    state   MessagePack of `StoredState`
 """
 
 import struct
@@ -49,7 +49,7 @@ class StoredGroup:
         )
 
 
-class StoredPointer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class StoredPointer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`coordinator.ledger.port.SnapshotPointer`, as it is stored."""
 
     position: int
@@ -58,7 +58,7 @@ class StoredPointer(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     digest: bytes
 
 
-class LedgerState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class StoredState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that the ledger knows beside its entries. The newest one counts, and each change makes a new one."""
 
     number: int
@@ -66,9 +66,9 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     cluster_id: str
     incarnation: int
     position_last: int
-    """Of an append or a session."""
+    """The newest position that an append or a session got."""
     position: int
-    """Of the newest append."""
+    """The position of the newest append."""
     appends_count: int
     trimmed: int
     """The position of the newest entry that was dropped."""
@@ -99,13 +99,13 @@ class LedgerState(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         )
 
 
-_state_decoder = MsgpackDecoder(LedgerState)
+_state_decoder = MsgpackDecoder(StoredState)
 
 
-def first_state(identity: LedgerIdentity, pointer: SnapshotPointer | None, *, number: int) -> LedgerState:
+def first_state(identity: LedgerIdentity, pointer: SnapshotPointer | None, *, number: int) -> StoredState:
     """The state with which an incarnation begins, without entries."""
     first = position_first(identity.incarnation)
-    return LedgerState(
+    return StoredState(
         number=number,
         cluster_id=identity.cluster_id,
         incarnation=identity.incarnation,
@@ -128,11 +128,11 @@ def stored_pointer(pointer: SnapshotPointer) -> StoredPointer:
     )
 
 
-def encode_state(state: LedgerState) -> bytes:
+def encode_state(state: StoredState) -> bytes:
     return msgspec.msgpack.encode(state)
 
 
-def decode_state(payload: bytes) -> LedgerState:
+def decode_state(payload: bytes) -> StoredState:
     """The state that `encode_state` was given. Raises `Undecodable`."""
     return _state_decoder.decode(payload)
 

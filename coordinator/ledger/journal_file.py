@@ -16,8 +16,8 @@ import msgspec
 
 from coordinator.ledger.append_rules import Appended, NewestGroup, entries_of, is_next, position_of_repeat
 from coordinator.ledger.journal_codec import (
-    LedgerState,
     StoredGroup,
+    StoredState,
     decode_group,
     decode_state,
     encode_group,
@@ -50,7 +50,7 @@ from protocol.types import Position, SessionId
 from storage.embedded.journal.format import RECORDS_PER_WRITE_MAX
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalContent, JournalEntry, LocationColumns, RecordLocation
-from storage.object_store import NewObject, ObjectDamaged
+from storage.object_store import ObjectDamaged, ObjectToPut
 
 INCARNATION_FIRST: Final = 1
 _FULL_CODES: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -69,7 +69,7 @@ class JournalLedgerFile:
     and `LedgerUnavailable`.
     """
 
-    _state: LedgerState
+    _state: StoredState
     """Everything but the entries, with the head of now: what the newest written state says, and the appends behind."""
 
     def __init__(
@@ -146,7 +146,7 @@ class JournalLedgerFile:
         return self.append_with(session, entries, ())[0]
 
     def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[ObjectToPut]
     ) -> tuple[Appended, Sequence[RecordLocation]]:
         """Append a group, and before it the objects that it names, by one write; returns where the objects are.
 
@@ -263,7 +263,7 @@ class JournalLedgerFile:
         """Write a new state, with these changes. Without any it says how far the ledger has come."""
         self._write_state(msgspec.structs.replace(self._state, number=self._state.number + 1, **changes))
 
-    def _write_state(self, state: LedgerState) -> None:
+    def _write_state(self, state: StoredState) -> None:
         with self._mapped_errors():
             self._journal.append(state=encode_state(state))
         self._state = state

@@ -15,7 +15,7 @@ class LedgerContents:
     identity: LedgerIdentity
     is_fenced: bool
     position_last: int
-    """Of an append or a session."""
+    """The newest position that an append or a session got."""
     head: Head
     trimmed: Position
     """The position of the newest entry that was dropped."""

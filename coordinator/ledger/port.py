@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from protocol.types import Position, SessionId
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 POSITION_REVISION_BITS: Final = 44
 """An incarnation has room for so many revisions: 10,000 a second for fifty years."""
@@ -339,7 +339,7 @@ class JointLedger(Ledger, Protocol):
     """A ledger that has a part of the bucket: objects and the entries that name them become durable by one write."""
 
     async def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[ObjectToPut]
     ) -> Position:
         """Put `objects`, and append `entries` behind them; otherwise as `append`.
 

@@ -21,7 +21,7 @@ from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import Position, SessionId
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.journal.store import JournalStore
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 FILE_BYTES = 100_000
 """Some files of a journal are filled, and are small: the shim copies a whole file at each sync."""
@@ -75,7 +75,7 @@ async def append_to_journal(folder: Path, numbers: Iterable[int], *, is_durable:
     async with journal_halves(folder, is_durable=is_durable) as (ledger, _):
         session = await report_open(ledger)
         for number in numbers:
-            stored = NewObject(key=key(number), parts=[payload(number)], modified_ms=0)
+            stored = ObjectToPut(key=key(number), parts=[payload(number)], modified_ms=0)
             entry = LedgerEntry(number=number, payload=payload(number))
             report(number, await ledger.append_with(session, [entry], [stored]))
         await asyncio.Event().wait()

@@ -30,7 +30,7 @@ from storage.embedded.journal.reading import RecordReader
 from storage.embedded.journal.records import JournalContent, JournalEntry, JournalFile, RecordLocation, Written
 from storage.embedded.journal.writes import JournalWrite, encode_end
 from storage.embedded.local_files import Files
-from storage.object_store import Buffer, NewObject
+from storage.object_store import Buffer, ObjectToPut
 from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
 
 
@@ -74,7 +74,7 @@ class Journal:
         """By number, in order: every file that was begun and not taken back."""
         self._renamed: set[JournalFile] = set()
         self._unsettled: OpenedFiles | None = None
-        """What the start found, until it is settled."""
+        """The result of the start, until it is settled."""
         self._released_write = -1
         self._write_next = 0
         self._current_state: Callable[[], bytes] = bytes
@@ -136,7 +136,7 @@ class Journal:
         self._folder.sync()
 
     def append(
-        self, objects: Sequence[NewObject] = (), *, entries: Sequence[JournalEntry] = (), state: bytes | None = None
+        self, objects: Sequence[ObjectToPut] = (), *, entries: Sequence[JournalEntry] = (), state: bytes | None = None
     ) -> Written:
         """Write and sync everything by one call each: the objects, then the entries, then the new state.
 
@@ -391,5 +391,5 @@ class Journal:
             if is_synced and self._is_durable:
                 self._files.sync_data(descriptor)
             file.is_open_ended = False
-        # What a failed write has left behind the end is told from what counts by the next file alone.
+        # Only the next file says then that what a failed write has left behind the end does not count.
         file.is_damaged |= file.is_open_ended

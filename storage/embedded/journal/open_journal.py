@@ -20,7 +20,7 @@ from storage.embedded.journal.opening import SUFFIX
 from storage.embedded.journal.records import JournalContent, RecordLocation
 from storage.embedded.local_files import Files, errors_of
 from storage.embedded.one_thread import OneThread
-from storage.object_store import NewObject, StoreMisconfigured
+from storage.object_store import ObjectToPut, StoreMisconfigured
 from storage.store_damage import OnDamage, OnRemoved, ignore_damage, ignore_removed
 
 READ_THREADS = 8
@@ -100,7 +100,7 @@ class OpenJournal:
         assert not self._is_closed, "the journal was closed"
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
-    def keep(self, objects: Sequence[NewObject], locations: Sequence[RecordLocation]) -> None:
+    def keep(self, objects: Sequence[ObjectToPut], locations: Sequence[RecordLocation]) -> None:
         """Note where objects are that were written. Earlier ones with their keys are marked as deleted."""
         replaced: list[RecordLocation] = []
         for stored, location in zip(objects, locations, strict=True):

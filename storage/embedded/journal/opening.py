@@ -20,7 +20,7 @@ from storage.embedded.journal.format import (
     read_file_header,
 )
 from storage.embedded.journal.records import JournalContent, JournalFile, RecordLocation, location_of
-from storage.embedded.journal.scan import FileScan, JudgedFile, RecordAt, judge, scan_file, successor_of
+from storage.embedded.journal.scan import FileScan, JudgedFile, LocatedRecord, judge, scan_file, successor_of
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes, Stretch
 from storage.object_store import StoreMisconfigured
@@ -59,7 +59,7 @@ class OpenedFiles:
     """All files of a folder."""
 
     begun: Sequence[OpenedFile]
-    """Those that were begun, in the order of their own numbers."""
+    """The files that were begun, in the order of their own numbers."""
     unused: Sequence[int]
     """The names of files in which nothing was begun."""
     content: JournalContent
@@ -126,7 +126,7 @@ class JournalFiles:
         for number in self.numbers():
             with self._opened(number) as held:
                 self._check_format(number, held)
-                scan = scan_file(ReadAhead(held.read), number)
+                scan = scan_file(HeaderReads(held.read), number)
                 if scan is not None:
                     scans.append(_NamedScan(number, scan, held.stretches))
                 elif held.stretches or _is_damaged(held.read(FILE_HEADER_BYTES, 0)):
@@ -147,7 +147,7 @@ class JournalFiles:
         path, scan = self.path(named.number), named.scan
         with self._opened(named.number) as held:
 
-            def is_whole(scanned: RecordAt) -> bool:
+            def is_whole(scanned: LocatedRecord) -> bool:
                 return _is_whole(held, scanned)
 
             judged = judge(scan, durable_write=durable_write, write_end=write_end, is_whole=is_whole)
@@ -226,7 +226,7 @@ class JournalFiles:
         return _Opened(self._files, self.path(number))
 
 
-class ReadAhead:
+class HeaderReads:
     """Reads of headers that lie close together, with one call of the system for some of them."""
 
     def __init__(self, read: Callable[[int, int], bytes]) -> None:
@@ -272,7 +272,7 @@ def _is_damaged(header: bytes) -> bool:
     return len(header) == FILE_HEADER_BYTES and any(header) and read_file_header(header) is None
 
 
-def _is_whole(held: ReadableBytes, scanned: RecordAt) -> bool:
+def _is_whole(held: ReadableBytes, scanned: LocatedRecord) -> bool:
     """Whether the payload is as it was written."""
     first = scanned.position + scanned.record.payload_first
     payload = held.read(scanned.record.payload_bytes, first)

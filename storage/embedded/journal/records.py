@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from storage.embedded.journal.format import RECORD_HEADER_BYTES, aligned
-from storage.embedded.journal.scan import NO_WRITE, RecordAt
+from storage.embedded.journal.scan import NO_WRITE, LocatedRecord
 from storage.object_store import Buffer
 
 
@@ -116,7 +116,7 @@ class Written:
 
 @dataclass(slots=True, kw_only=True)
 class JournalContent:
-    """What a start found: everything that counts, in the order of the writes."""
+    """The result of a start: everything that counts, in the order of the writes."""
 
     objects: dict[str, RecordLocation] = field(default_factory=dict[str, RecordLocation])
     """The objects that are not deleted. Of two with one key the later counts."""
@@ -133,7 +133,7 @@ class JournalContent:
     """Whether an object that was not found may be there, unreadable."""
 
 
-def location_of(scanned: RecordAt, file: JournalFile) -> RecordLocation:
+def location_of(scanned: LocatedRecord, file: JournalFile) -> RecordLocation:
     record = scanned.record
     return RecordLocation(
         file=file,

@@ -37,7 +37,7 @@ SEARCH_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordAt:
+class LocatedRecord:
     """A record whose header is readable, and where it is in its file. Its payload was not looked at."""
 
     position: int
@@ -75,7 +75,7 @@ class FileScan:
     the new one, or what was there before."""
     is_header_torn: bool
     """Whether there are zeros instead of a header: a crash may leave them of a file's first write."""
-    records: Sequence[RecordAt]
+    records: Sequence[LocatedRecord]
     """All records before the end of the file, in their order."""
     holes: Sequence[Hole]
     end: int
@@ -95,9 +95,9 @@ class FileScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedFile:
-    """What counts of a file."""
+    """The part of a file that counts."""
 
-    records: Sequence[RecordAt]
+    records: Sequence[LocatedRecord]
     """The records that count, in their order, without the one that ends the file."""
     end: int
     """Where the last one ends."""
@@ -122,7 +122,7 @@ def scan_file(read: Read, number: int) -> FileScan | None:
     header = _header_by_records(read, number, content) if own_header is None else own_header
     if header is None:
         return None
-    records: list[RecordAt] = []
+    records: list[LocatedRecord] = []
     holes: list[Hole] = []
     position, ending = FILE_HEADER_BYTES, None
     write_before = header.write_first - 1
@@ -167,9 +167,9 @@ def judge(
     *,
     durable_write: int,
     write_end: int | None,
-    is_whole: Callable[[RecordAt], bool],
+    is_whole: Callable[[LocatedRecord], bool],
 ) -> JudgedFile:
-    """What counts of a file.
+    """Decide how much of a file counts.
 
     Args:
         scan: the file's.
@@ -177,7 +177,7 @@ def judge(
         write_end: the first write of the file behind it, from which on nothing here counts; None for the newest file.
         is_whole: whether the payload of a record is as it was written; asked only where a crash may have torn it.
     """
-    records: list[RecordAt] = []
+    records: list[LocatedRecord] = []
     end, write_next = FILE_HEADER_BYTES, scan.header.write_first
     is_cut = scan.is_header_torn and write_next >= durable_write
     for write in () if is_cut else _writes_before(scan.records, write_end):
@@ -215,7 +215,7 @@ def successor_of(scan: FileScan) -> int | None:
     return ending.stamp if ending is not None and is_certain else None
 
 
-def records_from(read: Read, nonce: bytes, position: int) -> Iterator[RecordAt]:
+def records_from(read: Read, nonce: bytes, position: int) -> Iterator[LocatedRecord]:
     """The readable records from `position` on. Where there is none, the next one."""
     while True:
         record = read_record(read(RECORD_BYTES_READ, position), nonce)
@@ -225,13 +225,13 @@ def records_from(read: Read, nonce: bytes, position: int) -> Iterator[RecordAt]:
                 return
             position = following
             continue
-        scanned = RecordAt(position=position, record=record)
+        scanned = LocatedRecord(position=position, record=record)
         yield scanned
         position = scanned.end
 
 
 def _damages(scan: FileScan, *, write_next: int, lost_end: int, is_cut: bool) -> tuple[Sequence[str], int]:
-    """What is unreadable of writes before `lost_end`, for people, and the newest write that it may concern."""
+    """The unreadable parts of writes before `lost_end`, for people, and the newest write that they may concern."""
     holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
     # Over a file that was to be used again, a crash may have torn a write of which no record can be recognised.
     damages = [
@@ -248,7 +248,7 @@ def _damages(scan: FileScan, *, write_next: int, lost_end: int, is_cut: bool) ->
     return damages, damaged_write
 
 
-def _writes_before(records: Sequence[RecordAt], write_end: int | None) -> Iterator[list[RecordAt]]:
+def _writes_before(records: Sequence[LocatedRecord], write_end: int | None) -> Iterator[list[LocatedRecord]]:
     """The records of each write together, up to the write `write_end`."""
     for write in _writes(records):
         if write_end is not None and write[0].record.write >= write_end:
@@ -256,9 +256,9 @@ def _writes_before(records: Sequence[RecordAt], write_end: int | None) -> Iterat
         yield write
 
 
-def _writes(records: Sequence[RecordAt]) -> Iterator[list[RecordAt]]:
+def _writes(records: Sequence[LocatedRecord]) -> Iterator[list[LocatedRecord]]:
     """The records of each write together."""
-    write: list[RecordAt] = []
+    write: list[LocatedRecord] = []
     for scanned in records:
         if write and scanned.record.write != write[0].record.write:
             yield write
@@ -268,7 +268,7 @@ def _writes(records: Sequence[RecordAt]) -> Iterator[list[RecordAt]]:
         yield write
 
 
-def _is_complete(write: Sequence[RecordAt]) -> bool:
+def _is_complete(write: Sequence[LocatedRecord]) -> bool:
     """Whether all records of a write are there, one directly behind the other."""
     if len(write) != write[0].record.count:
         return False

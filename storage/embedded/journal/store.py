@@ -17,12 +17,12 @@ from storage.embedded.local_files import errors_of
 from storage.keys import check_key, check_prefix
 from storage.object_store import (
     Buffer,
-    NewObject,
     ObjectDamaged,
     ObjectExists,
     ObjectMeta,
     ObjectMissing,
     ObjectsNotDeleted,
+    ObjectToPut,
     StoreError,
     StoreMisconfigured,
     cut_short,
@@ -37,7 +37,7 @@ class JournalStore:
         self._opened = opened
         self._journal = opened.journal
         self._now_ms = now_ms
-        self._waiting: deque[NewObject] = deque()
+        self._waiting: deque[ObjectToPut] = deque()
         self._pending_puts: dict[str, asyncio.Future[None]] = {}
         self._marking: set[asyncio.Future[None]] = set()
         self._is_writing = False
@@ -53,7 +53,7 @@ class JournalStore:
             raise ObjectExists(f"{key} exists")
         outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pending_puts[key] = outcome
-        self._waiting.append(NewObject(key=key, parts=parts, modified_ms=self._now_ms()))
+        self._waiting.append(ObjectToPut(key=key, parts=parts, modified_ms=self._now_ms()))
         if not self._is_writing:
             self._write_waiting()
         await asyncio.shield(outcome)
@@ -160,7 +160,7 @@ class JournalStore:
         written = self._opened.write(partial(self._append, group))
         written.add_done_callback(partial(self._settle, group))
 
-    def _settle(self, group: Sequence[NewObject], written: "asyncio.Future[Written]") -> None:
+    def _settle(self, group: Sequence[ObjectToPut], written: "asyncio.Future[Written]") -> None:
         outcomes = [self._pending_puts.pop(stored.key) for stored in group]
         failure = written.exception()
         if failure is None:
@@ -194,7 +194,7 @@ class JournalStore:
         with suppress(OSError):  # there is no room for another file either: again in a second
             self._journal.leave_unneeded()
 
-    def _append(self, group: Sequence[NewObject]) -> Written:
+    def _append(self, group: Sequence[ObjectToPut]) -> Written:
         with errors_of(group[0].key):
             return self._journal.append(group)
 

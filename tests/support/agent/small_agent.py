@@ -28,7 +28,7 @@ from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 from storage.refs import ObjectKind
 from tests.support.commands import entries as made_entries
 from tests.support.records.plain_records import Record, make_batch
@@ -108,7 +108,7 @@ class PromptClient(LedgerClient):
         self.before_end()
         return head.position
 
-    def propose(self, command: Command, stored: NewObject | None = None) -> asyncio.Future[Outcome]:
+    def propose(self, command: Command, stored: ObjectToPut | None = None) -> asyncio.Future[Outcome]:
         assert stored is None, "its ledger takes no objects"
         self.before(command)
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

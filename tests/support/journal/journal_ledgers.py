@@ -11,7 +11,7 @@ from coordinator.ledger.port import LedgerEntry
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.journal.store import JournalStore
 from storage.embedded.local_files import Files
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 from storage.store_damage import StoreDamage
 
 FILE_BYTES = 2_000
@@ -66,5 +66,5 @@ def entry(number: int, payload: bytes = b"x") -> list[LedgerEntry]:
     return [LedgerEntry(number=number, payload=payload)]
 
 
-def an_intake_object(key: str, payload: bytes = b"payload") -> NewObject:
-    return NewObject(key=key, parts=[payload], modified_ms=1)
+def an_intake_object(key: str, payload: bytes = b"payload") -> ObjectToPut:
+    return ObjectToPut(key=key, parts=[payload], modified_ms=1)

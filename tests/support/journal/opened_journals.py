@@ -7,7 +7,7 @@ from pathlib import Path
 
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalEntry, JournalFile, RecordLocation, Written
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 from storage.store_damage import StoreDamage
 from tests.support.packs.simulated_disk import PackDisk
 
@@ -50,7 +50,7 @@ class JournalUser:
     def append(
         self, *keys: str, payload: bytes = b"payload", entry: bytes | None = None, state: bytes | None = None
     ) -> Written:
-        objects = [NewObject(key=key, parts=[payload], modified_ms=1) for key in keys]
+        objects = [ObjectToPut(key=key, parts=[payload], modified_ms=1) for key in keys]
         entries = () if entry is None else (JournalEntry(parts=[entry], stamp=7),)
         written = self.journal.append(objects, entries=entries, state=state)
         self.state = self.state if state is None else state

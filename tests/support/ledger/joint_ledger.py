@@ -7,7 +7,7 @@ from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerEntry, LedgerFull
 from protocol.types import Position, SessionId
 from storage.memory_store import MemoryStore
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 
 
 class JointMemoryLedger(MemoryLedger):
@@ -24,7 +24,7 @@ class JointMemoryLedger(MemoryLedger):
         self.may_write.set()
 
     async def append_with(
-        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[NewObject]
+        self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[ObjectToPut]
     ) -> Position:
         await self.may_write.wait()
         if sum(len(part) for stored in objects for part in stored.parts) > self.room_bytes:

@@ -16,7 +16,7 @@ from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull
 from storage.embedded.local_files import Files
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.journal.journal_files import files_of
 
@@ -36,7 +36,7 @@ async def test_objects_that_the_ledger_puts_are_in_the_store(tmp_path: Path) -> 
     ):
         assert isinstance(ledger, JointLedger)
         session = await ledger.open_session("a")
-        stored = NewObject(key="intake/1", parts=[b"payload"], modified_ms=1)
+        stored = ObjectToPut(key="intake/1", parts=[b"payload"], modified_ms=1)
         await ledger.append_with(session, [LedgerEntry(number=0, payload=b"x")], [stored])
         assert await store.get("intake/1") == b"payload"
         await store.put("lake/1", [b"a file of its own"])
@@ -70,7 +70,7 @@ async def test_a_journal_that_finds_no_room_gives_the_reserve_up(
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr(Files, "allocate", no_room)
-        stored = NewObject(key="intake/1", parts=[bytes(8 << 20)], modified_ms=1)
+        stored = ObjectToPut(key="intake/1", parts=[bytes(8 << 20)], modified_ms=1)
         with pytest.raises(LedgerFull, match="no room for the objects"):
             await ledger.append_with(session, [LedgerEntry(number=0, payload=b"x")], [stored])
         assert reserves.is_full

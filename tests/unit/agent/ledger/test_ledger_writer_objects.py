@@ -9,14 +9,14 @@ from coordinator.commands.commands import AllocateProducerIds, Done, ProducerIds
 from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull, LedgerUnavailable
 from protocol.errors import ErrorCode
 from storage.memory_store import MemoryStore
-from storage.object_store import NewObject
+from storage.object_store import ObjectToPut
 from tests.support.agent.ledger_parts import running_parts
 from tests.support.commands.commands import create
 from tests.support.ledger.joint_ledger import JointMemoryLedger
 
 
-def stored(key: str, payload: bytes = b"payload") -> NewObject:
-    return NewObject(key=key, parts=[payload], modified_ms=1)
+def stored(key: str, payload: bytes = b"payload") -> ObjectToPut:
+    return ObjectToPut(key=key, parts=[payload], modified_ms=1)
 
 
 async def test_a_ledger_that_takes_no_objects_says_so() -> None:

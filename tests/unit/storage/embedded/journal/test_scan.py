@@ -11,7 +11,7 @@ from storage.embedded.journal.scan import (
     SEARCH_BYTES,
     FileScan,
     JudgedFile,
-    RecordAt,
+    LocatedRecord,
     judge,
     scan_file,
     successor_of,
@@ -51,7 +51,7 @@ def judged(
     """The judgement on a file alone, or on one of a journal that says more."""
     scan = scanned(content, number)
 
-    def is_whole(each: RecordAt) -> bool:
+    def is_whole(each: LocatedRecord) -> bool:
         first = each.position + each.record.payload_first
         return crc32c(content[first : first + each.record.payload_bytes]) == each.record.payload_crc
 
