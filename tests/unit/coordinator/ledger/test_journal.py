@@ -237,7 +237,7 @@ class TestTrimming:
             await one.store.delete([f"intake/{row}" for row in range(6)])
             one.opened.journal.drop_spares()
             assert len(files_of(folder)) == 1
-            assert (await one.ledger.size()).used_bytes < 200
+            assert (await one.ledger.size()).used_bytes < 500
         async with embedded_journal(folder) as one:
             assert (await one.ledger.head()).position == positions[-1]
             assert (await one.ledger.load()).records == []
