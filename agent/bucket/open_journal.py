@@ -7,9 +7,10 @@ from pathlib import Path
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.full_disk import WatchedFiles
 from agent.bucket.store_damages import StoreDamages
-from agent.config.addresses import JournalUrl, read_ledger_url
+from agent.config.addresses import FileUrl, JournalUrl, read_ledger_url, read_store_url
 from agent.config.settings import Settings
 from agent.runtime.ids import Ids
+from coordinator.ledger.port import LedgerUnsupported
 from storage.embedded.journal.open_journal import OpenJournal
 
 
@@ -22,7 +23,9 @@ async def open_journal(
     reserves: DiskReserves | None = None,
     is_writer: bool = True,
 ) -> AsyncIterator[OpenJournal | None]:
-    """The journal, where the ledger that the settings name is in one. Raises `StoreError`s.
+    """The journal, where the ledger that the settings name is in one.
+
+    Raises `StoreError`s, and `LedgerUnsupported` where the store is no folder: it would not find the intake.
 
     Args:
         settings, ids: the process's.
@@ -34,6 +37,11 @@ async def open_journal(
     if not isinstance(url, JournalUrl):
         yield None
         return
+    if not isinstance(read_store_url(settings.store_url), FileUrl):
+        raise LedgerUnsupported(
+            f"--ledger journal://{url.path} has the intake of a folder, and --store is {settings.store_url}: "
+            "give --store file:///PATH, or another --ledger"
+        )
     folder = Path(url.path)
     if is_writer:
         folder.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from agent.ledger.open_ledger import open_ledger
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
-from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull
+from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull, LedgerUnsupported
 from storage.embedded.local_files import Files
 from storage.object_store import ObjectToPut
 from tests.support.agent.ledger_parts import ManualClock
@@ -75,3 +75,14 @@ async def test_a_journal_that_finds_no_room_gives_the_reserve_up(
             await ledger.append_with(session, [LedgerEntry(number=0, payload=b"x")], [stored])
         assert reserves.is_full
         await ledger.append(session, [LedgerEntry(number=0, payload=b"x")])
+
+
+@pytest.mark.parametrize("store", ["memory:", "s3://bucket/prefix"])
+async def test_a_store_that_would_not_find_the_intake_is_rejected(tmp_path: Path, store: str) -> None:
+    places = load_settings(
+        CliCommand.AGENT, {"ledger": f"journal://{tmp_path}/data/journal", "store": store}, environment={}
+    )
+    with pytest.raises(LedgerUnsupported, match="give --store file:///PATH"):
+        async with open_journal(places, SystemIds(), damages=StoreDamages()):
+            pass
+    assert not (tmp_path / "data").exists()
