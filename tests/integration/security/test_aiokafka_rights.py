@@ -60,7 +60,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
 
 @pytest.fixture
 def allow(broker: Penstock, request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Makes a topic with a record, and allows bob these rights on all that has its name, which it returns."""
+    """Makes a topic, and allows bob these rights on all that has its name, which it returns."""
     name = "".join(char if char.isalnum() else "-" for char in request.node.name)
 
     def grant(*rights: Right, denied: Right | None = None) -> str:
@@ -68,6 +68,7 @@ def allow(broker: Penstock, request: pytest.FixtureRequest) -> Callable[..., str
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS_MAX)
         rows = [acl(name, right, AclPermissionType.ALLOW) for right in rights]
         rows += [acl(name, denied, AclPermissionType.DENY)] if denied else []
+        rows += [acl("bobs-own", (TOPIC, WRITE), AclPermissionType.ALLOW)]  # a producer id needs a right to any topic
         for future in admin.create_acls(rows).values():
             future.result(SECONDS_MAX)
         return name
