@@ -141,6 +141,8 @@ class ControlPlane:
             "--node-monitor-grace-period=12s",
             "--node-monitor-period=2s",
             "--bind-address=127.0.0.1",
+            # It makes this folder; the default is one of the machine.
+            f"--flex-volume-plugin-dir={self.folder / 'volume-plugins'}",
         )
         self._start("kube-scheduler", f"--kubeconfig={self.kubeconfig('scheduler')}", "--leader-elect=false")
         # One for all nodes, which share their network.
