@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,13 +94,33 @@ class Lab:
         )
 
     def install(self, release: str, namespace: str, *options: str) -> str:
-        """Install the chart as a release, or upgrade it, and wait until it is ready. Returns what helm writes."""
-        return self.helm(
-            *("upgrade", "--install", release, str(CHART), "--namespace", namespace, "--wait", "--timeout=3m"),
-            *("--values", str(VALUES), "--set", f"image.tag={self.image.version}"),
-            *("--set", f"store.url=s3://{BUCKET}/{namespace}/{release},store.endpoint={STORE_ENDPOINT}"),
-            *options,
-        )
+        """Install the chart as a release, or upgrade it, and wait until it is ready. Returns what helm writes.
+
+        Raises `LabCommandFailed`, also with what the namespace's pods say that are not ready.
+        """
+        try:
+            return self.helm(
+                *("upgrade", "--install", release, str(CHART), "--namespace", namespace, "--wait", "--timeout=3m"),
+                *("--values", str(VALUES), "--set", f"image.tag={self.image.version}"),
+                *("--set", f"store.url=s3://{BUCKET}/{namespace}/{release},store.endpoint={STORE_ENDPOINT}"),
+                *options,
+            )
+        except LabCommandFailed as error:
+            raise LabCommandFailed(f"{error}\n{self.unready_pods(namespace)}") from error
+
+    def unready_pods(self, namespace: str) -> str:
+        """What there is to read about each pod of a namespace that is not ready: events, states, and ends of logs."""
+        texts: list[str] = []
+        for pod in self.get("pods", "--namespace", namespace)["items"]:
+            conditions = {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}
+            if conditions.get("Ready") == "True":
+                continue
+            name = pod["metadata"]["name"]
+            texts.append(self.kubectl("describe", "pod", name, "--namespace", namespace))
+            for which in ("--previous", "--previous=false"):
+                with suppress(LabCommandFailed):  # it has no log, or none before
+                    texts.append(self.kubectl("logs", name, "--namespace", namespace, "--tail=40", which))
+        return "\n".join(texts)
 
     def memory_bytes(self) -> int:
         """Memory of all that the lab runs, pods included."""
