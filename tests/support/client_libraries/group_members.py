@@ -223,12 +223,13 @@ class ProgramMember(Member):
             if what == "read":
                 partition, offset = told.split(" ")
                 self.read.append((int(partition), int(offset)))
-            else:
+            elif what in {"assigned", "revoked"}:
                 partitions = {int(number) for number in told.split(",") if number}
                 if what == "assigned":
                     self._assigned(partitions)
                 else:
                     self._revoked(partitions)
+            # Other lines are of the client's log, such as what Java's says of a rebalance that its end interrupts.
 
 
 class JavaMember(ProgramMember):
