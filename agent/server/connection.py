@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import RequestEpoch
@@ -39,6 +39,16 @@ from protocol.throttle_time import with_throttle_time
 from storage.object_store import Buffer
 
 log = logging.getLogger(__name__)
+
+ENDS_FETCH_WAIT: Final = frozenset(
+    {ApiKey.FIND_COORDINATOR, ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH}
+)
+"""Requests for which a client stands still: a fetch that only waits for records does not hold them up.
+
+`Differs from Kafka:` there they wait until the fetch is answered, for half a second by default. librdkafka (2.16) then
+repeats a commit before it knows the group's new coordinator, takes the failure for one of the coordinator, and asks
+again: for up to a minute, in which its member sends no heartbeat.
+"""
 
 
 class ClientConnection(asyncio.BufferedProtocol):
@@ -164,6 +174,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._held.add(frames, self.used_s)
         if self._fetch_wait is not None:
             self._mark_behind_fetch()
+            if any(frame.api_key in ENDS_FETCH_WAIT for frame in frames):
+                self.hurry()
         if self._has_frames is not None and not self._has_frames.done():
             self._has_frames.set_result(None)
         self.regulate_reading()
@@ -375,6 +387,8 @@ class ClientConnection(asyncio.BufferedProtocol):
                 frame_bytes = 0
             if self._held.counted_bytes:
                 self._mark_behind_fetch()
+            if any(behind.api_key in ENDS_FETCH_WAIT for behind in self._held.frames):
+                self._fetch_wait.end()
         try:
             await self._take_up(frame, arrived_s)
         finally:

@@ -161,8 +161,6 @@ class GroupMember:
                 for message in consumer.consume(500, timeout=0.2):
                     self._take(message)
             self._commit(consumer)
-        except KafkaException as error:
-            self._note(error.args[0])
         except Exception as error:  # whatever ends the thread is a problem of the scenario
             self.errors.append(f"member: {error!r}")
         finally:
@@ -175,7 +173,10 @@ class GroupMember:
             try:
                 committed = consumer.commit(asynchronous=False) or ()
             except KafkaException as error:
-                if error.args[0].code() != KafkaError._WAIT_COORD or time.monotonic() > deadline_s:
+                code = error.args[0].code()
+                if code == KafkaError._NO_OFFSET:  # all is committed
+                    return
+                if code not in (KafkaError._WAIT_COORD, KafkaError._TRANSPORT) or time.monotonic() > deadline_s:
                     raise
                 threading.Event().wait(PAUSE_S)
             else:
@@ -201,7 +202,7 @@ class GroupMember:
             self.losses += 1
 
     def _note(self, error: KafkaError) -> None:
-        if error.code() not in (*NOTICES, KafkaError._NO_OFFSET):
+        if error.code() not in NOTICES:
             self.errors.append(f"member: {error}")
 
 

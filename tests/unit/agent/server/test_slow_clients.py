@@ -8,6 +8,8 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from agent.server.connection import ClientConnection
 from protocol.limits import (
     FETCH_PARTITIONS_MAX,
@@ -34,6 +36,12 @@ def fetch(partitions_count: int = 1, *, bytes_min: int = 1) -> bytes:
 
 
 FETCH = fetch()
+
+
+METADATA = bytes.fromhex("0000000e 0003 0001 00000007 ffff 00000000")
+"""Metadata 1 of no topic."""
+FIND_COORDINATOR = bytes.fromhex("0000000e 000a 0001 00000007 ffff 0001 67 00")
+"""FindCoordinator 1 of the group g."""
 
 
 async def begun_behind_fetch(running: Running, frame_bytes: int, request: bytes = FETCH) -> Peer:
@@ -109,6 +117,17 @@ class TestWaitingFetches:
             assert len(running.table.behind_fetch) == 1
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not parked.reader.at_eof()
+
+    @pytest.mark.parametrize("question", [METADATA, FIND_COORDINATOR], ids=["metadata", "coordinator"])
+    async def test_none_holds_up_a_question_for_which_its_client_stands_still(self, question: bytes) -> None:
+        async with serving(MIB) as running:
+            waiting = await begun_behind_fetch(running, KIB)
+            waiting.writer.write(question)
+            assert [await waiting.answered() for _ in range(3)] == [True] * 3
+            together = await running.connect()
+            together.writer.write(FETCH + question + FETCH)
+            assert [await together.answered() for _ in range(2)] == [True] * 2
+            await until(lambda: len(running.table.behind_fetch) == 0)
 
     async def test_one_that_names_very_many_partitions_counts_until_another_wants_memory(self) -> None:
         async with serving(MIB) as running:
