@@ -53,18 +53,53 @@ class BatchRows(NamedTuple):
         return int(self.columns.headers_first[self.end - 1] + self.columns.headers_bytes[self.end - 1])
 
 
+class RunRows(NamedTuple):
+    """Rows of consecutive batches, in one payload: n rows."""
+
+    columns: RecordColumns
+    """Offset deltas are those of each batch."""
+    partition: NDArray[np.int32]
+    base_offset: NDArray[np.int64]
+    append_time_ms: NDArray[np.int64]
+    """-1 for CreateTime; else it replaces the record's timestamp (safety rule S14)."""
+
+    def byte_ends(self) -> NDArray[np.int64]:
+        """The end of each row in the payload. A record's headers are its last bytes."""
+        return self.columns.headers_first + self.columns.headers_bytes
+
+    def part(self, first: int, end: int) -> "RunRows":
+        """Rows `[first, end)`, sharing all arrays."""
+        columns = self.columns
+        return RunRows(
+            RecordColumns._make((columns.payload, *(column[first:end] for column in columns[1:]))),
+            self.partition[first:end],
+            self.base_offset[first:end],
+            self.append_time_ms[first:end],
+        )
+
+
 def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
     """The rows of all parts as columns, in the order of `parts`: at least one, none empty. CPU work."""
     counts = [part.row_count for part in parts]
-    append_time = np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts)
-    is_stamped = append_time >= 0
-    columns = _merge(parts, counts)
+    return gather_run(
+        RunRows(
+            columns=_merge(parts, counts),
+            partition=np.repeat(np.array([part.partition for part in parts], dtype=np.int32), counts),
+            base_offset=np.repeat(np.array([part.base_offset for part in parts], dtype=np.int64), counts),
+            append_time_ms=np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts),
+        )
+    )
+
+
+def gather_run(rows: RunRows) -> RecordRows:
+    """The rows as columns: at least one. CPU work."""
+    columns, is_stamped = rows.columns, rows.append_time_ms >= 0
     headers = decode_headers(columns)
     payload = columns.payload
     return RecordRows(
-        partition=np.repeat(np.array([part.partition for part in parts], dtype=np.int32), counts),
-        offset=np.repeat(np.array([part.base_offset for part in parts], dtype=np.int64), counts) + columns.offset_delta,
-        timestamp_ms=np.where(is_stamped, append_time, columns.timestamp),
+        partition=rows.partition,
+        offset=rows.base_offset + columns.offset_delta,
+        timestamp_ms=np.where(is_stamped, rows.append_time_ms, columns.timestamp),
         timestamp_type=np.where(is_stamped, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32),
         key=_gather_column(payload, columns.key_first, columns.key_bytes),
         value=_gather_column(payload, columns.value_first, columns.value_bytes),

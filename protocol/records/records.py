@@ -13,9 +13,14 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from protocol.errors import ErrorCode, InvalidBatch
-from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORDS_PER_BATCH_MAX, TIMESTAMP_MS_MAX
+from protocol.limits import (
+    DECOMPRESSED_BYTES_MAX,
+    RECORDS_PER_BATCH_MAX,
+    RUN_ROOM_BYTES,
+    TIMESTAMP_MS_MAX,
+)
 from protocol.records import reference as record_reference
-from protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, pack_header
+from protocol.records.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, pack_header
 from protocol.records.columns import (
     Bytes,
     BytesColumn,
@@ -25,11 +30,14 @@ from protocol.records.columns import (
     RecordColumns,
     RecordFault,
     RecordScan,
+    RunBatches,
+    RunScan,
 )
 from protocol.records.compression import Compression, compress, decompress
 from protocol.wire import Buffer
 
 __all__ = [
+    "BatchRun",
     "BatchSummary",
     "BytesColumn",
     "EncodeColumns",
@@ -49,6 +57,8 @@ _RECORD_BYTES_MIN: Final = 7
 _RECORD_OVERHEAD_MAX: Final = 36
 """Length, attributes, timestamp and offset deltas, and the lengths of key, value and headers."""
 _HEADER_OVERHEAD_MAX: Final = 10
+_EXPANSION_USUAL: Final = 8
+"""Records seldom unpack to more than so many times their compressed bytes."""
 
 
 class _Worker(Protocol):
@@ -64,6 +74,8 @@ class _Worker(Protocol):
         *,
         is_dense: bool,
     ) -> RecordScan: ...
+
+    def scan_batches(self, payload: Bytes, batches: RunBatches, columns: RecordColumns) -> RunScan: ...
 
     def scan_headers(self, columns: RecordColumns, headers: HeaderColumns) -> None: ...
 
@@ -152,6 +164,106 @@ def decode_records(
             raise
         # Batches of several frames were accepted once, and are stored: they have all their records together alone.
         return _decoded(header, _payload(buffer, header, bytes_max, is_every_frame=True))
+
+
+class _RunPart(NamedTuple):
+    """A batch of a run: its header, its records, and what they were unpacked from."""
+
+    header: BatchHeader
+    payload: Buffer
+    source: Buffer | None
+    """None where the records were decoded before."""
+
+
+class BatchRun:
+    """Batches whose records are decoded together: one call of a kernel for all of them.
+
+    They are unpacked into memory that the next run uses again, as far as it suffices.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[_RunPart] = []
+        self._room: memoryview | None = None
+        self._room_used = 0
+        self.byte_count = 0
+        """The bytes of the records, unpacked."""
+
+    def add(self, buffer: Buffer, header: BatchHeader, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> int:
+        """Append the batch that `header` was read from; return the bytes of its records. Raises as `decode_records`
+        does, but for faults inside records, which `decode` finds."""
+        payload: Buffer
+        if header.attributes & CODEC_MASK == Compression.NONE:
+            payload = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
+            _check_count(header, len(payload))
+        else:
+            payload = self._unpacked(buffer, header, max(unpacked_bytes_max, header.batch_bytes))
+        self._parts.append(_RunPart(header, payload, buffer))
+        self.byte_count += len(payload)
+        return len(payload)
+
+    def add_rest(self, header: BatchHeader, payload: Buffer, record_count: int) -> None:
+        """Append the last `record_count` records of a batch, which are `payload` and were decoded before."""
+        self._parts.append(_RunPart(header._replace(record_count=record_count), payload, None))
+        self.byte_count += len(payload)
+
+    def record_counts(self) -> list[int]:
+        """The count of records of each batch."""
+        return [part.header.record_count for part in self._parts]
+
+    def decode(self) -> RecordColumns:
+        """All records as columns, in order, with offset deltas of their own batch; the run is empty then.
+
+        Timestamps are as `decode_records` gives them. Raises `InvalidBatch`.
+        """
+        parts, self._parts, self.byte_count, self._room_used = self._parts, [], 0, 0
+        for each in parts:
+            _check_base_timestamp(each.header)
+        while True:
+            payload = parts[0].payload if len(parts) == 1 else b"".join(each.payload for each in parts)
+            columns = RecordColumns.allocate(
+                np.frombuffer(payload, dtype=np.uint8), sum(each.header.record_count for each in parts)
+            )
+            scan = _worker(len(columns.offset_delta)).scan_batches(columns.payload, _run_batches(parts), columns)
+            if scan.fault == RecordFault.NONE:
+                break
+            bad = parts[scan.batch]
+            if bad.source is None or bad.header.compression is not Compression.LZ4:
+                raise _bad_record(bad.header, scan.fault, scan.row)
+            # See `decode_records`. Once for each batch, which has no source then; without a reservation, as it is rare.
+            every_frame = _payload(bad.source, bad.header, DECOMPRESSED_BYTES_MAX, is_every_frame=True).data
+            parts[scan.batch] = bad._replace(payload=every_frame, source=None)
+        row = 0
+        for each in parts:
+            count = each.header.record_count
+            if each.header.is_log_append_time:
+                columns.timestamp[row : row + count] = each.header.max_timestamp
+            row += count
+        return columns
+
+    def _unpacked(self, buffer: Buffer, header: BatchHeader, bytes_max: int) -> memoryview:
+        if self._room is None:
+            self._room = np.empty(RUN_ROOM_BYTES, dtype=np.uint8).data  # memory is only taken as it is written
+        rest = self._room[self._room_used :]
+        # A batch that does not fit would be unpacked twice.
+        room = rest[:bytes_max] if _EXPANSION_USUAL * header.batch_bytes <= len(rest) else None
+        try:
+            payload = _payload(buffer, header, bytes_max, room=room)
+        except InvalidBatch:
+            if header.compression is not Compression.LZ4:
+                raise
+            return _payload(buffer, header, bytes_max, is_every_frame=True).data
+        self._room_used += len(payload)  # at least: a batch may have had memory of its own
+        return payload.data
+
+
+def _run_batches(parts: Sequence[_RunPart]) -> RunBatches:
+    headers = [each.header for each in parts]
+    return RunBatches(
+        end=np.cumsum([len(each.payload) for each in parts], dtype=np.int64),
+        record_count=np.array([header.record_count for header in headers], dtype=np.int64),
+        base_timestamp=np.array([header.base_timestamp for header in headers], dtype=np.int64),
+        last_offset_delta=np.array([header.last_offset_delta for header in headers], dtype=np.int64),
+    )
 
 
 def _decoded(header: BatchHeader, payload: Bytes) -> RecordColumns:
@@ -248,26 +360,44 @@ def _worker(record_count: int) -> _Worker:
     return _workers[-1]
 
 
-def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int, *, is_every_frame: bool = False) -> Bytes:
+def _payload(
+    buffer: Buffer,
+    header: BatchHeader,
+    bytes_max: int,
+    *,
+    is_every_frame: bool = False,
+    room: memoryview | None = None,
+) -> Bytes:
     packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
-    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame)
-    payload = np.frombuffer(unpacked, dtype=np.uint8)
-    if not 0 <= header.record_count <= min(len(payload) // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
-        raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {len(payload)} bytes")
-    return payload
+    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame, room=room)
+    _check_count(header, len(unpacked))
+    return np.frombuffer(unpacked, dtype=np.uint8)
+
+
+def _check_count(header: BatchHeader, payload_bytes: int) -> None:
+    if not 0 <= header.record_count <= min(payload_bytes // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
+        raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {payload_bytes} bytes")
 
 
 def _scan(header: BatchHeader, payload: Bytes, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
-    if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
-        raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
+    _check_base_timestamp(header)
     scan = _worker(header.record_count).scan_records(
         payload, columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
     )
     if scan.fault != RecordFault.NONE:
-        fault = RecordFault(scan.fault)
-        code = ErrorCode.invalid_timestamp if fault is RecordFault.TIMESTAMP else ErrorCode.invalid_record
-        raise InvalidBatch(code, f"record {scan.row} of {header.record_count}: {fault.name.lower()}")
+        raise _bad_record(header, scan.fault, scan.row)
     return scan
+
+
+def _check_base_timestamp(header: BatchHeader) -> None:
+    if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
+        raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
+
+
+def _bad_record(header: BatchHeader, fault_number: int, row: int) -> InvalidBatch:
+    fault = RecordFault(fault_number)
+    code = ErrorCode.invalid_timestamp if fault is RecordFault.TIMESTAMP else ErrorCode.invalid_record
+    return InvalidBatch(code, f"record {row} of {header.record_count}: {fault.name.lower()}")
 
 
 def _is_sound(source: EncodeColumns) -> bool:
