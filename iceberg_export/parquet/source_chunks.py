@@ -5,7 +5,7 @@ never rows. CPU work.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ class ChunkMismatch(Exception):
     """A chunk's bytes are not those that the index describes, so no file may be made of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceChunk:
+class SourceChunk(NamedTuple):
     """A chunk with its bytes.
 
     `records`: concatenated v2 batches. Their own base offsets are ignored: the first record has `offset_first`.

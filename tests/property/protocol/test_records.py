@@ -11,7 +11,7 @@ from protocol.errors import InvalidBatch
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.records import records
 from protocol.records import reference as record_reference
-from protocol.records.batch import check_crc, patch_offsets, set_log_append_time, walk_batches
+from protocol.records.batch import BatchHeader, check_crc, patch_offsets, set_log_append_time, walk_batches
 from protocol.records.columns import EncodeColumns, HeaderColumns, RecordColumns, RecordFault, RecordScan
 from protocol.records.compression import Compression, compress, decompress
 from protocol.records.records import BytesColumn, decode_headers, encode_batches, warm_kernels
@@ -175,6 +175,14 @@ def test_a_run_is_decoded_like_its_batches_one_by_one(
         assert_run_is_like_batches([bytes(buffer) for buffer in buffers])
 
 
+def decode_run(run: records.BatchRun, batches: list[tuple[bytes, BatchHeader]]) -> tuple[list[int], RecordColumns]:
+    """The bytes of the records of each batch, and the columns of all."""
+    sizes = [run.add(buffer, header) for buffer, header in batches]
+    assert run.byte_count == sum(sizes)
+    assert run.record_counts() == [header.record_count for _, header in batches]
+    return sizes, run.decode()
+
+
 def assert_run_is_like_batches(buffers: list[bytes]) -> None:
     one_by_one: list[RecordColumns] = []
     rejection: InvalidBatch | None = None
@@ -188,15 +196,11 @@ def assert_run_is_like_batches(buffers: list[bytes]) -> None:
             one_by_one.append(records.decode_records(buffer, header))
     except InvalidBatch as error:
         rejection = error
-    try:
-        sizes = [run.add(buffer, header) for buffer, header in batches]
-        assert run.byte_count == sum(sizes)
-        assert run.record_counts() == [header.record_count for _, header in batches]
-        found = run.decode()
-    except InvalidBatch as error:
-        assert rejection is not None, error
+    if rejection is not None:
+        with pytest.raises(InvalidBatch):
+            decode_run(run, batches)
         return
-    assert rejection is None
+    sizes, found = decode_run(run, batches)
     assert (run.byte_count, run.record_counts()) == (0, [])
     assert sizes == [len(each.payload) for each in one_by_one]
     places = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(each.timestamp) for each in one_by_one])
