@@ -58,7 +58,6 @@ class Bucket:
         self.state = ClusterState.empty("bench", 1)
         self.store = MemoryStore()
         self.entries = 0
-        self._partitions = partitions
         self._objects = 0
         self.apply(StartSession(name="a", node_id=1, endpoints=(), zone=None, rules_version=RULES_NEWEST))
         self.apply(RaiseRules(rules_version=RULES_NEWEST))
@@ -114,10 +113,12 @@ class Steps:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         began = time.process_time()
-        yield
-        took = time.process_time() - began
-        self.seconds[name] += took
-        self.longest[name] = max(self.longest[name], took)
+        try:
+            yield
+        finally:
+            took = time.process_time() - began
+            self.seconds[name] += took
+            self.longest[name] = max(self.longest[name], took)
 
 
 async def archive_all(bucket: Bucket, steps: Steps) -> int:
@@ -166,7 +167,7 @@ async def measure(
     steps = Steps()
     passes = await archive_all(bucket, steps)
     steps.seconds["reads and command"] -= steps.seconds["file"]
-    held = {name: took for name, took in steps.longest.items() if name not in {"file", "reads and command"}}
+    turns = {name: took for name, took in steps.longest.items() if name not in {"file", "reads and command"}}
     return {
         "value_bytes": value_bytes,
         "batch_bytes": batch_bytes,
@@ -175,7 +176,7 @@ async def measure(
         "passes": passes,
         **{f"{name}_s_per_gb": round(took / gigabytes, 2) for name, took in steps.seconds.items()},
         "mb_per_cpu_s": round(gigabytes * 1e3 / sum(steps.seconds.values())),
-        "longest_turn_ms": round(max(held.values()) * 1e3, 1),
+        "longest_turn_ms": round(max(turns.values()) * 1e3, 1),
     }
 
 

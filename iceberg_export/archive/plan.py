@@ -168,12 +168,12 @@ def plan_rows(
     byte_ends = np.cumsum(rows.byte_count[oldest_first[:chunks_max]])
     # The first chunk is taken whatever its size: one that is larger than `bytes_max` would block its topic.
     count = max(int(np.searchsorted(byte_ends, bytes_max, side="right")), 1)
-    taken = np.sort(oldest_first[:count])
+    chosen = np.sort(oldest_first[:count])
     # `ReplaceChunks` replaces a contiguous run of a partition: a gap would leave records behind for good.
-    is_next = rows.partition[taken[1:]] == rows.partition[taken[:-1]]
-    is_contiguous = rows.offset_first[taken[1:]] == rows.offset_end[taken[:-1]]
+    is_next = rows.partition[chosen[1:]] == rows.partition[chosen[:-1]]
+    is_contiguous = rows.offset_first[chosen[1:]] == rows.offset_end[chosen[:-1]]
     assert bool((is_contiguous | ~is_next).all()), "a pass takes a partition's chunks from the first on"
-    return taken
+    return chosen
 
 
 def _ages(rows: IntakeRows) -> NDArray[np.int64]:

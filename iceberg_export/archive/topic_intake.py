@@ -1,4 +1,4 @@
-"""The part of a topic that waits for the archive, taken from the cluster state.
+"""The part of a topic that waits for the archive, chosen from the cluster state.
 
 It ends before the first record of an open transaction: the lake holds committed records alone. Before that end it
 includes the aborted batches and the markers, so that a pass leaves them out of its file.
@@ -28,8 +28,8 @@ from txn.isolation import AbortedBatches
 
 _Range: TypeAlias = tuple[int, ChunkIndex, int, int]
 """A partition, its index, and the rows of it that could be archived: [first, end)."""
-ROWS_LOOKED_AT_MIN: Final = 64
-"""The rows of a partition that are looked at first, at least."""
+_ROWS_READ_MIN: Final = 64
+"""The rows of a partition that are read at first, at least."""
 
 
 def next_pass(
@@ -53,20 +53,20 @@ def next_pass(
     ]
     ranges = [each for each in ranges if each[2] < each[3]]
     # Nearly always a pass takes about as many chunks of each partition, and there may be many more of them.
-    rows_max = max(2 * chunks_max // max(len(ranges), 1), ROWS_LOOKED_AT_MIN)
+    rows_max = max(2 * chunks_max // max(len(ranges), 1), _ROWS_READ_MIN)
     while True:
         rows, places = _intake_rows(ranges, rows_max)
-        taken = plan_rows(rows, waiting=waiting, bytes_max=bytes_max, chunks_max=chunks_max)
-        if rows_max >= chunks_max or not _is_cut(ranges, rows_max, taken):
+        chosen = plan_rows(rows, waiting=waiting, bytes_max=bytes_max, chunks_max=chunks_max)
+        if rows_max >= chunks_max or not _is_cut(ranges, rows_max, chosen):
             break
-        rows_max = chunks_max
-    if not len(taken):
+        rows_max *= 4
+    if not len(chosen):
         return None
     return ArchivePass(
         topic_id=topic_id,
         name=topic.name,
         folder_name=folder_name(state, topic),
-        chunks=tuple(_chunks(state, rows, places, taken)),
+        chunks=tuple(_chunks(state, rows, places, chosen)),
         aborted={
             PartitionIndex(number): AbortedBatches(
                 partition.transactions.aborted_extents(_intake_first(partition), partition.log_end)
@@ -97,21 +97,21 @@ def _intake_rows(ranges: Sequence[_Range], rows_max: int) -> tuple[IntakeRows, P
     return rows, places
 
 
-def _is_cut(ranges: Sequence[_Range], rows_max: int, taken: NDArray[np.intp]) -> bool:
-    """Whether a pass takes all rows that were looked at of a partition that has more."""
+def _is_cut(ranges: Sequence[_Range], rows_max: int, chosen: NDArray[np.intp]) -> bool:
+    """Whether a pass takes all rows that were read of a partition that has more."""
     counts = np.array([min(end - first, rows_max) for _, _, first, end in ranges])
     has_more = np.array([end - first > rows_max for _, _, first, end in ranges])
     lasts = np.cumsum(counts)[has_more] - 1
-    return bool(np.isin(lasts, taken).any())
+    return bool(np.isin(lasts, chosen).any())
 
 
-def _chunks(state: ClusterState, rows: IntakeRows, places: Places, taken: NDArray[np.intp]) -> Iterator[IntakeChunk]:
+def _chunks(state: ClusterState, rows: IntakeRows, places: Places, chosen: NDArray[np.intp]) -> Iterator[IntakeChunk]:
     columns = (
         rows.partition, rows.offset_first, rows.offset_end, rows.object_id, places.byte_first, rows.byte_count,
         places.append_time_ms, places.checksum,
     )  # fmt: skip
     keys: dict[int, str] = {NO_OBJECT: NO_KEY}
-    for partition, first, end, object_id, *rest in zip(*(column[taken].tolist() for column in columns), strict=True):
+    for partition, first, end, object_id, *rest in zip(*(column[chosen].tolist() for column in columns), strict=True):
         key = keys.get(object_id)
         if key is None:
             stored = state.objects[object_id]
@@ -123,7 +123,7 @@ def _chunks(state: ClusterState, rows: IntakeRows, places: Places, taken: NDArra
 def intake_bytes(
     state: ClusterState, topic_id: TopicId, waiting: Mapping[PartitionIndex, Offset] = NO_WAITING_OFFSETS
 ) -> int:
-    """The count of bytes that could be archived; 0 for an unknown topic. `waiting`: see `plan_pass`."""
+    """The count of bytes that could be archived; 0 for an unknown topic. `waiting`: see `plan.plan_rows`."""
     topic = state.topics.get(topic_id)
     if topic is None:
         return 0

@@ -53,7 +53,7 @@ class ArchiveWriter:
         self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key)
         self._run = BatchRun()
         self._batches: list[_Batch] = []
-        """Those of the run, in order."""
+        """The headers and places of the run's batches, in order."""
 
     def __enter__(self) -> Self:
         return self
@@ -129,19 +129,21 @@ class ArchiveWriter:
             end = int(np.searchsorted(byte_ends, position + self._row_group_bytes_target)) + 1
             self._file.write_rows(gather_run(rows.part(first, end)))
             first, position = end, int(byte_ends[end - 1])
-        if first < len(byte_ends):
-            # Without the last batch there was less than a row group, so the rest is of that one.
-            self._run.add_rest(last.header, rows.columns.payload[position:].tobytes(), len(byte_ends) - first)
+        row_count = len(byte_ends) - first
+        # Without the last batch there was less than a row group, so the other rows are of that one.
+        assert row_count <= last.header.record_count
+        if row_count:
+            payload = rows.columns.payload[position:].tobytes()  # that of the run is valid until the next batch
+            self._run.add_last_records(last.header, payload, row_count)
             self._batches.append(last)
 
     def _decoded(self) -> RunRows:
         """All pending rows. Nothing is pending then."""
         batches, self._batches = self._batches, []
-        counts = self._run.record_counts()
-        columns = self._run.decode()
         return RunRows(
-            columns=columns,
-            partition=np.repeat(np.array([batch.partition for batch in batches], dtype=np.int32), counts),
-            base_offset=np.repeat(np.array([batch.base_offset for batch in batches], dtype=np.int64), counts),
-            append_time_ms=np.repeat(np.array([batch.append_time_ms for batch in batches], dtype=np.int64), counts),
+            row_counts=np.array(self._run.record_counts(), dtype=np.int64),
+            columns=self._run.decode(),
+            partition=np.array([batch.partition for batch in batches], dtype=np.int32),
+            base_offset=np.array([batch.base_offset for batch in batches], dtype=np.int64),
+            append_time_ms=np.array([batch.append_time_ms for batch in batches], dtype=np.int64),
         )

@@ -54,10 +54,12 @@ class BatchRows(NamedTuple):
 
 
 class RunRows(NamedTuple):
-    """Rows of consecutive batches, in one payload: n rows."""
+    """Rows of consecutive batches in one payload, n of them. The other arrays have one element for each batch."""
 
     columns: RecordColumns
     """Offset deltas are those of each batch."""
+    row_counts: NDArray[np.int64]
+    """Their sum is n."""
     partition: NDArray[np.int32]
     base_offset: NDArray[np.int64]
     append_time_ms: NDArray[np.int64]
@@ -68,13 +70,10 @@ class RunRows(NamedTuple):
         return self.columns.headers_first + self.columns.headers_bytes
 
     def part(self, first: int, end: int) -> "RunRows":
-        """Rows `[first, end)`, sharing all arrays."""
-        columns = self.columns
-        return RunRows(
-            RecordColumns._make((columns.payload, *(column[first:end] for column in columns[1:]))),
-            self.partition[first:end],
-            self.base_offset[first:end],
-            self.append_time_ms[first:end],
+        """Rows `[first, end)`, at least one, with no bytes of other rows."""
+        row_ends = np.concatenate(([0], np.cumsum(self.row_counts)))
+        return self._replace(
+            columns=cut_columns(self.columns, first, end), row_counts=np.diff(np.clip(row_ends, first, end))
         )
 
 
@@ -84,22 +83,25 @@ def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
     return gather_run(
         RunRows(
             columns=_merge(parts, counts),
-            partition=np.repeat(np.array([part.partition for part in parts], dtype=np.int32), counts),
-            base_offset=np.repeat(np.array([part.base_offset for part in parts], dtype=np.int64), counts),
-            append_time_ms=np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts),
+            row_counts=np.array(counts, dtype=np.int64),
+            partition=np.array([part.partition for part in parts], dtype=np.int32),
+            base_offset=np.array([part.base_offset for part in parts], dtype=np.int64),
+            append_time_ms=np.array([part.append_time_ms for part in parts], dtype=np.int64),
         )
     )
 
 
 def gather_run(rows: RunRows) -> RecordRows:
-    """The rows as columns: at least one. CPU work."""
-    columns, is_stamped = rows.columns, rows.append_time_ms >= 0
+    """The rows as columns, which share no memory with the run's. CPU work."""
+    columns = rows.columns
+    append_time = np.repeat(rows.append_time_ms, rows.row_counts)
+    is_stamped = append_time >= 0
     headers = decode_headers(columns)
     payload = columns.payload
     return RecordRows(
-        partition=rows.partition,
-        offset=rows.base_offset + columns.offset_delta,
-        timestamp_ms=np.where(is_stamped, rows.append_time_ms, columns.timestamp),
+        partition=np.repeat(rows.partition, rows.row_counts),
+        offset=np.repeat(rows.base_offset, rows.row_counts) + columns.offset_delta,
+        timestamp_ms=np.where(is_stamped, append_time, columns.timestamp),
         timestamp_type=np.where(is_stamped, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32),
         key=_gather_column(payload, columns.key_first, columns.key_bytes),
         value=_gather_column(payload, columns.value_first, columns.value_bytes),
@@ -127,12 +129,18 @@ def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
 
 def _rows_alone(part: BatchRows) -> RecordColumns:
     """The columns of a part's rows, with no bytes of other rows."""
-    columns = part.columns
-    if part.row_count == len(columns.offset_delta):
-        return columns
-    byte_first = part.byte_first()
-    payload = columns.payload[byte_first : part.byte_end()]
-    cut = RecordColumns._make((payload, *(column[part.first : part.end] for column in columns[1:])))
+    if part.row_count == len(part.columns.offset_delta):
+        return part.columns
+    return cut_columns(part.columns, part.first, part.end)
+
+
+def cut_columns(columns: RecordColumns, first: int, end: int) -> RecordColumns:
+    """Rows `[first, end)`, at least one, with no bytes of other rows. The payload's memory is shared."""
+    ends = columns.headers_first[max(first - 1, 0) : end] + columns.headers_bytes[max(first - 1, 0) : end]
+    byte_first = int(ends[0]) if first else 0
+    cut = RecordColumns._make(
+        (columns.payload[byte_first : int(ends[-1])], *(column[first:end] for column in columns[1:]))
+    )
     return cut._replace(
         key_first=cut.key_first - byte_first,
         value_first=cut.value_first - byte_first,

@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import (
     DECOMPRESSED_BYTES_MAX,
     RECORDS_PER_BATCH_MAX,
-    RUN_ROOM_BYTES,
+    RUN_OUTPUT_BYTES,
     TIMESTAMP_MS_MAX,
 )
 from protocol.records import reference as record_reference
@@ -33,7 +33,7 @@ from protocol.records.columns import (
     RunBatches,
     RunScan,
 )
-from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import EXPANSION_USUAL, Compression, compress, decompress, lz4_frame_bytes
 from protocol.wire import Buffer
 
 __all__ = [
@@ -57,8 +57,6 @@ _RECORD_BYTES_MIN: Final = 7
 _RECORD_OVERHEAD_MAX: Final = 36
 """Length, attributes, timestamp and offset deltas, and the lengths of key, value and headers."""
 _HEADER_OVERHEAD_MAX: Final = 10
-_EXPANSION_USUAL: Final = 8
-"""Records seldom unpack to more than so many times their compressed bytes."""
 
 
 class _Worker(Protocol):
@@ -167,12 +165,10 @@ def decode_records(
 
 
 class _RunPart(NamedTuple):
-    """A batch of a run: its header, its records, and what they were unpacked from."""
+    """A batch of a run: its header, and its records."""
 
     header: BatchHeader
     payload: Buffer
-    source: Buffer | None
-    """None where the records were decoded before."""
 
 
 class BatchRun:
@@ -183,28 +179,31 @@ class BatchRun:
 
     def __init__(self) -> None:
         self._parts: list[_RunPart] = []
-        self._room: memoryview | None = None
-        self._room_used = 0
+        self._output: memoryview | None = None
+        self._output_used = 0
         self.byte_count = 0
         """The bytes of the records, unpacked."""
 
     def add(self, buffer: Buffer, header: BatchHeader, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> int:
-        """Append the batch that `header` was read from; return the bytes of its records. Raises as `decode_records`
-        does, but for faults inside records, which `decode` finds."""
+        """Append the batch that `header` was read from; return the bytes of its records.
+
+        Raises as `decode_records` does, except for faults inside records, which `decode` finds.
+        """
         payload: Buffer
         if header.attributes & CODEC_MASK == Compression.NONE:
             payload = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
             _check_count(header, len(payload))
+        elif header.compression is Compression.LZ4 and _has_several_frames(buffer, header):
+            # Rare: were accepted once, and are stored. Which frames count is known once they are decoded.
+            payload = decode_records(buffer, header, unpacked_bytes_max=unpacked_bytes_max).payload.data
         else:
             payload = self._unpacked(buffer, header, max(unpacked_bytes_max, header.batch_bytes))
-        self._parts.append(_RunPart(header, payload, buffer))
-        self.byte_count += len(payload)
+        self._append(header, payload)
         return len(payload)
 
-    def add_rest(self, header: BatchHeader, payload: Buffer, record_count: int) -> None:
-        """Append the last `record_count` records of a batch, which are `payload` and were decoded before."""
-        self._parts.append(_RunPart(header._replace(record_count=record_count), payload, None))
-        self.byte_count += len(payload)
+    def add_last_records(self, header: BatchHeader, payload: Buffer, record_count: int) -> None:
+        """Append the last `record_count` records of a batch, whose bytes are `payload`: decoded before by a run."""
+        self._append(header._replace(record_count=record_count), payload)
 
     def record_counts(self) -> list[int]:
         """The count of records of each batch."""
@@ -213,53 +212,50 @@ class BatchRun:
     def decode(self) -> RecordColumns:
         """All records as columns, in order, with offset deltas of their own batch; the run is empty then.
 
-        Timestamps are as `decode_records` gives them. Raises `InvalidBatch`.
+        Timestamps are as `decode_records` gives them. The payload is valid until the next `add`, and may share the
+        memory of a batch. Raises `InvalidBatch`.
         """
-        parts, self._parts, self.byte_count, self._room_used = self._parts, [], 0, 0
-        for each in parts:
-            _check_base_timestamp(each.header)
-        while True:
-            payload = parts[0].payload if len(parts) == 1 else b"".join(each.payload for each in parts)
-            columns = RecordColumns.allocate(
-                np.frombuffer(payload, dtype=np.uint8), sum(each.header.record_count for each in parts)
-            )
-            scan = _worker(len(columns.offset_delta)).scan_batches(columns.payload, _run_batches(parts), columns)
-            if scan.fault == RecordFault.NONE:
-                break
-            bad = parts[scan.batch]
-            if bad.source is None or bad.header.compression is not Compression.LZ4:
-                raise _bad_record(bad.header, scan.fault, scan.row)
-            # See `decode_records`. Once for each batch, which has no source then; without a reservation, as it is rare.
-            every_frame = _payload(bad.source, bad.header, DECOMPRESSED_BYTES_MAX, is_every_frame=True).data
-            parts[scan.batch] = bad._replace(payload=every_frame, source=None)
+        parts, self._parts, self.byte_count, self._output_used = self._parts, [], 0, 0
+        for header, _ in parts:
+            _check_base_timestamp(header)
+        payload = parts[0].payload if len(parts) == 1 else b"".join(part.payload for part in parts)
+        columns = RecordColumns.allocate(
+            np.frombuffer(payload, dtype=np.uint8), sum(header.record_count for header, _ in parts)
+        )
+        scan = _worker(len(columns.offset_delta)).scan_batches(columns.payload, _run_batches(parts), columns)
+        if scan.fault != RecordFault.NONE:
+            raise _bad_record(parts[scan.batch].header, scan.fault, scan.row)
         row = 0
-        for each in parts:
-            count = each.header.record_count
-            if each.header.is_log_append_time:
-                columns.timestamp[row : row + count] = each.header.max_timestamp
-            row += count
+        for header, _ in parts:
+            if header.is_log_append_time:
+                columns.timestamp[row : row + header.record_count] = header.max_timestamp
+            row += header.record_count
         return columns
 
+    def _append(self, header: BatchHeader, payload: Buffer) -> None:
+        self._parts.append(_RunPart(header, payload))
+        self.byte_count += len(payload)
+
     def _unpacked(self, buffer: Buffer, header: BatchHeader, bytes_max: int) -> memoryview:
-        if self._room is None:
-            self._room = np.empty(RUN_ROOM_BYTES, dtype=np.uint8).data  # memory is only taken as it is written
-        rest = self._room[self._room_used :]
+        if self._output is None:
+            self._output = np.empty(RUN_OUTPUT_BYTES, dtype=np.uint8).data  # memory is only taken as it is written
+        free = self._output[self._output_used :]
         # A batch that does not fit would be unpacked twice.
-        room = rest[:bytes_max] if _EXPANSION_USUAL * header.batch_bytes <= len(rest) else None
-        try:
-            payload = _payload(buffer, header, bytes_max, room=room)
-        except InvalidBatch:
-            if header.compression is not Compression.LZ4:
-                raise
-            return _payload(buffer, header, bytes_max, is_every_frame=True).data
-        self._room_used += len(payload)  # at least: a batch may have had memory of its own
-        return payload.data
+        output = free[:bytes_max] if EXPANSION_USUAL * header.batch_bytes <= len(free) else None
+        payload = _payload(buffer, header, bytes_max, output=output).data
+        self._output_used += len(payload)  # at least: a batch may have had memory of its own
+        return payload
+
+
+def _has_several_frames(buffer: Buffer, header: BatchHeader) -> bool:
+    packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
+    return lz4_frame_bytes(packed) < len(packed)
 
 
 def _run_batches(parts: Sequence[_RunPart]) -> RunBatches:
-    headers = [each.header for each in parts]
+    headers = [part.header for part in parts]
     return RunBatches(
-        end=np.cumsum([len(each.payload) for each in parts], dtype=np.int64),
+        end=np.cumsum([len(part.payload) for part in parts], dtype=np.int64),
         record_count=np.array([header.record_count for header in headers], dtype=np.int64),
         base_timestamp=np.array([header.base_timestamp for header in headers], dtype=np.int64),
         last_offset_delta=np.array([header.last_offset_delta for header in headers], dtype=np.int64),
@@ -366,10 +362,10 @@ def _payload(
     bytes_max: int,
     *,
     is_every_frame: bool = False,
-    room: memoryview | None = None,
+    output: memoryview | None = None,
 ) -> Bytes:
     packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
-    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame, room=room)
+    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame, output=output)
     _check_count(header, len(unpacked))
     return np.frombuffer(unpacked, dtype=np.uint8)
 

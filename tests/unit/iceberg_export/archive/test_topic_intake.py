@@ -1,7 +1,12 @@
 """What of a topic waits for the archive."""
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from coordinator.state.chunk_index import MARKER_BYTES, MarkerRow, marker_row
 from coordinator.state.state import ClusterState, PartitionState
+from iceberg_export.archive.plan import ArchivePass
 from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, next_pass
 from protocol.types import (
     NO_TIMESTAMP,
@@ -67,12 +72,35 @@ def test_nothing_is_planned_where_all_is_archived_or_waits() -> None:
     assert next_pass(state_of(PartitionState()), TOPIC) is None
 
 
-def test_a_partition_with_nearly_all_chunks_is_looked_at_again() -> None:
-    many = partition_of(*((end, 1, 10) for end in range(1, 301)))
-    state = state_of(many, partition_of((4, 2, 40)), *(PartitionState() for _ in range(9)))
-    planned = next_pass(state, TOPIC, chunks_max=200)
+def test_more_of_a_partition_with_nearly_all_chunks_is_read() -> None:
+    many = partition_of(*((end, 1, 10) for end in range(1, 1001)))
+    state = state_of(many, *(partition_of((4, 2, 40)) for _ in range(9)))
+    planned = next_pass(state, TOPIC, chunks_max=900)
     assert planned is not None
-    assert [(chunk.partition, chunk.offset_first) for chunk in planned.chunks] == [(0, n) for n in range(200)]
-    planned = next_pass(state, TOPIC, chunks_max=301)
+    assert [(chunk.partition, chunk.offset_first) for chunk in planned.chunks] == [(0, n) for n in range(900)]
+    planned = next_pass(state, TOPIC, chunks_max=1_004)
     assert planned is not None
-    assert [chunk.partition for chunk in planned.chunks] == [0] * 300 + [1]
+    assert [chunk.partition for chunk in planned.chunks] == [0] * 1_000 + [1, 2, 3, 4]
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 30)), max_size=12), min_size=1, max_size=5),
+    st.integers(1, 200),
+    st.integers(1, 40),
+    st.dictionaries(st.integers(0, 4).map(PartitionIndex), st.integers(0, 10).map(Offset)),
+)
+def test_a_pass_does_not_depend_on_how_many_rows_are_read_at_first(
+    drawn: list[list[tuple[int, int]]], bytes_max: int, chunks_max: int, waiting: dict[PartitionIndex, Offset]
+) -> None:
+    state = state_of(
+        *(
+            partition_of(*((row + 1, object_id, size) for row, (object_id, size) in enumerate(chunks)))
+            for chunks in drawn
+        )
+    )
+    passes: list[ArchivePass | None] = []
+    for rows_read_min in (1, 1_000):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("iceberg_export.archive.topic_intake._ROWS_READ_MIN", rows_read_min)
+            passes.append(next_pass(state, TOPIC, waiting=waiting, bytes_max=bytes_max, chunks_max=chunks_max))
+    assert passes[0] == passes[1]
