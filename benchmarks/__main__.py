@@ -23,6 +23,7 @@ from tools.steps import SetupFailed
 
 FULL = Scale(
     produce_seconds=2.5,
+    sustained_seconds=300,
     megabytes=200,
     latency_records=4_000,
     end_to_end_records=1_000,
@@ -33,6 +34,7 @@ FULL = Scale(
 )
 QUICK = Scale(
     produce_seconds=0.3,
+    sustained_seconds=20,
     megabytes=20,
     latency_records=2_000,
     end_to_end_records=300,

@@ -33,6 +33,8 @@ class Kind(Enum):
     """As fast as it goes with large requests, so that waiting for a flush does not bound the client."""
     PRODUCE_PACED = "produce-paced"
     """The same rate on every peer, far below what they can: what a byte costs."""
+    PRODUCE_SUSTAINED = "produce-sustained"
+    """As fast as it goes for minutes, with default settings: what a broker does in the background is at work."""
     LATENCY = "latency"
     """1,000 records a second, each sent at once: until it is acknowledged."""
     END_TO_END = "end-to-end"
@@ -109,7 +111,7 @@ class Case:
         batch = f"{self.batch_bytes // MIB} MiB" if self.batch_bytes >= MIB else f"{self.batch_bytes // KIB} KiB"
         shape = f"{self.value_bytes:>4} B p{self.partitions:<2}"
         match self.kind:
-            case Kind.PRODUCE | Kind.PRODUCE_BULK:
+            case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.PRODUCE_SUSTAINED:
                 return f"{self.kind.value} {shape} {self.compression:<4} {batch}"
             case Kind.PRODUCE_PACED:
                 return f"produce-paced {self.rate * self.value_bytes / 1e6:g} MB/s {shape} {batch}"
@@ -151,6 +153,10 @@ def cases() -> Iterator[Case]:
         )
     for value_bytes, rate in ((1000, 5_000), (100, 25_000)):
         yield Case(kind=Kind.PRODUCE_PACED, value_bytes=value_bytes, rate=rate, peers=FAST_PEERS)
+    for batch_bytes in (16 * KIB, MIB):
+        yield Case(
+            kind=Kind.PRODUCE_SUSTAINED, value_bytes=1000, partitions=16, batch_bytes=batch_bytes, peers=FAST_PEERS
+        )
     for partitions in (1, 16):
         yield Case(kind=Kind.LATENCY, value_bytes=1000, partitions=partitions, rate=1000, linger_ms=0)
     for value_bytes in (100, 1000):

@@ -177,6 +177,8 @@ def _measurement(  # noqa: C901 - one arm per kind
             yield lambda: measure.end_to_end(bench, peer, case)
         case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.PRODUCE_PACED | Kind.LATENCY:
             yield lambda: measure.produce(bench, peer, case)
+        case Kind.PRODUCE_SUSTAINED:
+            yield lambda: measure_agent.sustained(bench, peer, case)
         case Kind.TLS_PRODUCE:
             with measure_tls.encrypted(bench, peer):
                 yield lambda: measure_tls.produce(bench, peer, case)

@@ -33,6 +33,7 @@ PRODUCED_MB_PER_S: dict[tuple[int, bool, bool], float] = {
     (100, True, True): 60,
 }
 """By bytes of a value, whether batches are large, and whether there are many partitions: between the peers' speeds."""
+SUSTAINED_MB_PER_S = 40
 CLUSTER_COST_SECONDS = 6
 CLUSTER_START_SECONDS = 4.0
 """With the seconds of its agents' end."""
@@ -52,7 +53,8 @@ SMALL_ANSWERS_MB_PER_S = 150.0
 RIGHTS_BROKERS_SECONDS = 4 * RESTART_SECONDS + 2 * PEER_SECONDS + ACLS_SECONDS
 """Two brokers, of which one starts twice, and the peer's own start behind them."""
 SINGLE_ROUND = (
-    *(Kind.IDLE, Kind.METADATA, Kind.CLUSTER_COST, Kind.GROUPS, Kind.COMMIT, Kind.TLS_HANDSHAKES, Kind.TLS_START),
+    *(Kind.IDLE, Kind.METADATA, Kind.PRODUCE_SUSTAINED, Kind.CLUSTER_COST, Kind.GROUPS, Kind.COMMIT),
+    *(Kind.TLS_HANDSHAKES, Kind.TLS_START),
 )
 """They repeat by themselves, or last long enough."""
 
@@ -63,6 +65,8 @@ class Scale:
 
     produce_seconds: float
     """How long an unlimited producer should be at work, at the speed that its row usually has."""
+    sustained_seconds: float
+    """The same of a row with background work."""
     megabytes: int
     """What is loaded to be consumed, and put into MinIO."""
     latency_records: int
@@ -89,6 +93,8 @@ class Scale:
                 # Where each flush is a PUT over HTTP, five small requests in flight leave a client little.
                 share = 0.5 if is_small and peer is PeerName.MINIO else 1.0
                 return int(self.produce_seconds * share * speed * 1e6 / case.value_bytes)
+            case Kind.PRODUCE_SUSTAINED:
+                return int(self.sustained_seconds * SUSTAINED_MB_PER_S * 1e6 / case.value_bytes)
             case Kind.PRODUCE_PACED:
                 return PACED_SECONDS * case.rate
             case Kind.CLUSTER_COST:
@@ -149,6 +155,8 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
     match case.kind:
         case Kind.PRODUCE | Kind.PRODUCE_BULK:
             return CLIENT_SECONDS + 1.2 * scale.produce_seconds
+        case Kind.PRODUCE_SUSTAINED:
+            return RESTART_SECONDS + CLIENT_SECONDS + 1.2 * scale.sustained_seconds
         case Kind.TRANSACTIONS | Kind.TLS_PRODUCE:
             return 2 * (CLIENT_SECONDS + 1.2 * scale.produce_seconds)
         case Kind.COMMIT:

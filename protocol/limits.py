@@ -178,7 +178,9 @@ DECOMPRESSED_BYTES_MAX = 256 * MIB
 """The bytes that one record batch may unpack to."""
 UNPACKED_BYTES_UNRESERVED_MAX = 16 * MIB
 """A batch that unpacks to more waits for a reservation. Nearly no producer sends any: CPU_THREADS_MAX such batches at
-once are 64 MiB."""
+once are 128 MiB: unpacked, and joined with others to a row group."""
+RUN_OUTPUT_BYTES = 8 * MIB
+"""The memory into which a run of batches is unpacked: a row group's bytes, twice."""
 UNPACKED_BYTES_AT_ONCE_MAX = 256 * MIB
 """Batches with a reservation unpack to so many bytes at once, in one agent: one batch of the greatest size."""
 RECORDS_PER_BATCH_MAX = 10_000_000

@@ -6,24 +6,22 @@ much.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from protocol.limits import READ_BYTES_MAX, READ_GAP_BYTES_MAX
 from storage.refs import ByteRange
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class Piece(NamedTuple):
     """Where a requested range lies in what was read. `byte_first` counts from the read's start."""
 
-    index: int
+    range_index: int
     """The range's index in the request."""
     byte_first: int
     byte_count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRead:
+class PlannedRead(NamedTuple):
     """One ranged request, and the ranges that it answers."""
 
     read: ByteRange
@@ -66,14 +64,18 @@ def slice_read(planned: PlannedRead, payload: bytes) -> list[tuple[int, memoryvi
     """The ranges that `payload`, the answer to `planned`, holds: (index of the range, its bytes), uncopied."""
     assert len(payload) == planned.read.byte_count, "a read answers exactly what was asked"
     view = memoryview(payload)
-    return [(piece.index, view[piece.byte_first : piece.byte_first + piece.byte_count]) for piece in planned.pieces]
+    return [
+        (piece.range_index, view[piece.byte_first : piece.byte_first + piece.byte_count]) for piece in planned.pieces
+    ]
 
 
 def _read(key: str, run_first: int, run_end: int, run: Sequence[int], ranges: Sequence[ByteRange]) -> PlannedRead:
     return PlannedRead(
         read=ByteRange(key=key, byte_first=run_first, byte_count=run_end - run_first),
         pieces=tuple(
-            Piece(index=index, byte_first=ranges[index].byte_first - run_first, byte_count=ranges[index].byte_count)
+            Piece(
+                range_index=index, byte_first=ranges[index].byte_first - run_first, byte_count=ranges[index].byte_count
+            )
             for index in run
         ),
     )

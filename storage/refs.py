@@ -4,8 +4,8 @@ Rule: every key carries the session that writes it (safety rule S6), so that the
 distinguished from what a live one is still writing. Layout: docs/design/bucket.md.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from protocol.limits import FOLDER_NAME_BYTES_MAX, SHORT_TOPIC_NAME_BYTES
 from protocol.types import ObjectNumber, Position, SessionId, TopicId
@@ -140,8 +140,7 @@ def topic_of_metadata_key(key: str, topic_name: str) -> TopicId | None:
             return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByteRange:
+class ByteRange(NamedTuple):
     """Bytes `[byte_first, byte_first + byte_count)` of one object."""
 
     key: str

@@ -280,10 +280,10 @@ class ChunkReader:
                     self._fail(flight, error)
                 return
             except StoreError as error:
-                await self._range_failed([flights[piece.index] for piece in planned.pieces], error)
+                await self._range_failed([flights[piece.range_index] for piece in planned.pieces], error)
                 continue
             for piece in planned.pieces:
-                await self._serve_intake(flights[piece.index], data[piece.byte_first :])
+                await self._serve_intake(flights[piece.range_index], data[piece.byte_first :])
 
     async def _range_failed(self, flights: Sequence[_Flight], error: StoreError) -> None:
         """Complete the chunks of a range that could not be read; of a damaged range each is read alone."""

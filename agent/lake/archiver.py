@@ -26,8 +26,8 @@ from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.rendezvous import owner_of
 from coordinator.state.state import TopicState
 from iceberg_export.archive.archive_pass import UNREADABLE, ArchivedPass, archive, unreadable_chunks
-from iceberg_export.archive.plan import ArchivePass, ArchivePolicy, ArchiveSchedule, plan_pass
-from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
+from iceberg_export.archive.plan import ArchivePass, ArchivePolicy, ArchiveSchedule
+from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, next_pass
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
@@ -207,8 +207,7 @@ class Archiver:
         # the topic's table, so that its commits do not make the ledger reject each other.
         async with self._one_at_a_time, self._lake.turn(topic_id):
             self._failure = None  # under the lock: a pass on demand for another topic may have failed meanwhile
-            intake = topic_intake(self._ledger.state, topic_id)
-            planned = None if intake is None else plan_pass(intake, waiting=self._damaged.waiting(topic_id))
+            planned = next_pass(self._ledger.state, topic_id, waiting=self._damaged.waiting(topic_id))
             if planned is None:
                 return None
             self._schedule.passed(topic_id, self._now_ms())

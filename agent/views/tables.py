@@ -11,8 +11,7 @@ from typing import Protocol
 from agent.views.state import View
 from coordinator.state.state import ClusterState, TableState, TopicState
 from coordinator.state.table_folders import folder_name
-from iceberg_export.archive.plan import plan_pass
-from iceberg_export.archive.topic_intake import intake_bytes, intake_first, topic_intake
+from iceberg_export.archive.topic_intake import intake_bytes, intake_first, next_pass
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
 from protocol.limits import LAKE_DETAILS_ATTEMPTS_MAX
 from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
@@ -138,8 +137,7 @@ async def lake_details(ledger: LedgerState, store: ObjectStore, name: str) -> Vi
 
 
 def _next_pass(state: ClusterState, topic: TopicState) -> View:
-    intake = topic_intake(state, topic.topic_id)
-    planned = None if intake is None else plan_pass(intake)
+    planned = next_pass(state, topic.topic_id)
     chunks = () if planned is None else planned.chunks
     return {
         "next_pass_chunks": len(chunks),

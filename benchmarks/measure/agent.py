@@ -16,11 +16,15 @@ from pathlib import Path
 from benchmarks.cases import Case
 from benchmarks.measure import process_usage
 from benchmarks.measure.exposition import STORE_REQUESTS, increase, scrape, total
-from benchmarks.measure.rows import Bench, topic_of
+from benchmarks.measure.rows import Bench, produce, topic_of
 from benchmarks.peers.brokers import Peer, PenstockPeer
+from protocol.limits import ARCHIVE_AGE_MS_DEFAULT, ARCHIVE_BYTES_DEFAULT
 from tools.steps import ROOT
 
 DEFAULT_FLUSH = ("--flush-interval-ms", "250")
+DEFAULT_PASSES = (
+    *("--archive-interval-s", str(ARCHIVE_AGE_MS_DEFAULT // 1000), "--archive-bytes", str(ARCHIVE_BYTES_DEFAULT)),
+)
 READERS = 3
 METADATA_ROUNDS = 3
 METADATA_SECONDS_MAX = 300
@@ -51,6 +55,19 @@ def object_requests(bench: Bench, peer: PenstockPeer, case: Case) -> dict[str, f
             "gets_per_object": gets / objects,
             "mb_per_s": produced["mb_per_s"],
         }
+
+
+def sustained(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
+    """Produces for minutes. Penstock's archive passes are as frequent as by default meanwhile. What they release is
+    deleted earlier than by default, for the sake of the disk."""
+    if not isinstance(peer, PenstockPeer):
+        return produce(bench, peer, case)
+    with peer.restarted_with(DEFAULT_PASSES):
+        before = scrape(peer.http)
+        figures = produce(bench, peer, case)
+        after = scrape(peer.http)
+        produced = increase(before, after, "penstock_produce_bytes_total")
+        return figures | {"archived_share": increase(before, after, "penstock_archive_bytes_total") / produced}
 
 
 def idle(bench: Bench, peer: Peer) -> dict[str, float]:

@@ -1,12 +1,13 @@
 """What a process takes of the machine, from Linux's /proc: CPU seconds and resident memory, with all its descendants.
 
-Rule: a process that ended while it was looked at counts as nothing.
+Rule: a process that has ended counts once its parent has waited for it. One that ended while it was looked at counts
+as nothing.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -24,13 +25,13 @@ def family(pid: int) -> Iterator[int]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of the family's live processes."""
-    return sum(map(_cpu_ticks, family(pid))) / _TICKS_PER_SECOND
+    """User and system time of the family, with those of its processes that have ended."""
+    return sum(_cpu_ticks(member) for member in family(pid)) / _TICKS_PER_SECOND
 
 
 def main_thread_cpu_seconds(pid: int) -> float:
     """User and system time of the first thread of one process: the event loop, where it has one."""
-    return _cpu_ticks_of(Path(f"/proc/{pid}/task/{pid}/stat")) / _TICKS_PER_SECOND
+    return sum(_times(Path(f"/proc/{pid}/task/{pid}/stat"))[:2]) / _TICKS_PER_SECOND
 
 
 def memory_mib(pid: int, field: str = "VmRSS") -> float:
@@ -46,17 +47,18 @@ def reset_peak(pid: int) -> None:
 
 
 def _cpu_ticks(pid: int) -> int:
-    return _cpu_ticks_of(Path(f"/proc/{pid}/stat"))
+    return sum(_times(Path(f"/proc/{pid}/stat")))
 
 
-def _cpu_ticks_of(path: Path) -> int:
+def _times(path: Path) -> Sequence[int]:
+    """User and system time, and the same of the children that ended and were waited for: in ticks, see proc(5)."""
     try:
         text = path.read_text()
     except OSError:
-        return 0
+        return (0, 0, 0, 0)
     # The name of the program, in brackets, may hold anything: fields are counted from its last bracket.
     fields = text.rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
+    return [int(field) for field in fields[11:15]]
 
 
 def _status_kib(pid: int, field: str) -> int:

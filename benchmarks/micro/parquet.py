@@ -52,12 +52,14 @@ def make_records(value_bytes: int) -> list[Record]:
     return records
 
 
-def make_chunks(batches: list[tuple[bytes, int]], raw_bytes: int, per_batch_raw: int) -> Iterator[SourceChunk]:
-    """Chunks of 16 batches of one partition, until there are `raw_bytes` of records."""
+def make_chunks(
+    batches: list[tuple[bytes, int]], raw_bytes: int, per_batch_raw: int, chunk_batches: int
+) -> Iterator[SourceChunk]:
+    """Chunks of `chunk_batches` batches of one partition, until there are `raw_bytes` of records."""
     offset, made = 0, 0
     endless = cycle(batches)
     while made < raw_bytes:
-        picked = [next(endless) for _ in range(16)]
+        picked = [next(endless) for _ in range(chunk_batches)]
         end = offset + sum(count for _, count in picked)
         yield SourceChunk(
             partition=PartitionIndex(0),
@@ -66,7 +68,7 @@ def make_chunks(batches: list[tuple[bytes, int]], raw_bytes: int, per_batch_raw:
             append_time_ms=NO_TIMESTAMP,
             records=b"".join(data for data, _ in picked),
         )
-        offset, made = end, made + 16 * per_batch_raw
+        offset, made = end, made + chunk_batches * per_batch_raw
 
 
 def write(chunks: list[SourceChunk]) -> ArchiveFile:
@@ -105,19 +107,20 @@ def main() -> None:
     warm_kernels()
     for value_bytes in (1000, 100):
         records = make_records(value_bytes)
-        for batch_bytes in (16 << 10, 1 << 20):
+        for batch_bytes, chunk_batches in ((16 << 10, 1), (16 << 10, 16), (1 << 20, 16)):
             for codec in (Compression.NONE, Compression.ZSTD):
                 per_batch = batch_bytes // (value_bytes + 40)
                 parts = [records[n : n + per_batch] for n in range(0, len(records) - per_batch + 1, per_batch)]
                 per_batch_bytes = sum(len(make_batch(part)) - HEADER_BYTES for part in parts) // len(parts)
                 batches = [(make_batch(part, codec), len(part)) for part in parts]
-                chunks = list(make_chunks(batches, options.mib << 20, per_batch_bytes))
-                megabytes = per_batch_bytes * 16 * len(chunks) / 1e6
+                chunks = list(make_chunks(batches, options.mib << 20, per_batch_bytes, chunk_batches))
+                megabytes = per_batch_bytes * chunk_batches * len(chunks) / 1e6
                 file = write(chunks)
                 data = b"".join(file.parts)
                 row = {
                     "value_bytes": value_bytes,
                     "batch_bytes": batch_bytes,
+                    "chunk_batches": chunk_batches,
                     "codec": codec.name.lower(),
                     "megabytes": round(megabytes),
                     "records": file.row_count,

@@ -18,6 +18,7 @@ SECONDS_MAX = 600
 QUICK: dict[str, tuple[str, ...]] = {
     "apply": ("--chunks", "100000", "--rounds", "2"),
     "parquet": ("--mib", "16", "--rounds", "1"),
+    "passes": ("--mib", "16"),
 }
 
 

@@ -10,7 +10,7 @@ of a transaction, so that has to be cheap: packed, a row is added by one call an
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, starmap
 from struct import Struct
 from typing import Final, NamedTuple
@@ -258,8 +258,11 @@ class ChunkIndex:
 
     def places(self, row_first: int, row_end: int) -> Places:
         """A copy of the rows `[row_first, row_end)`: for many rows at once, and for callers that outlive a change."""
-        ends = np.frombuffer(self._offset_end, np.int64)[row_first:row_end].copy()
-        return Places(ends, *(self._column(name)[row_first:row_end].copy() for name in Places._fields[1:]))
+        return joined_places([(self, row_first, row_end)])
+
+    def packed(self, row_first: int, row_end: int) -> "tuple[array[int], bytearray]":
+        """A copy of the rows `[row_first, row_end)` as they are stored: the ends, and the rest."""
+        return self._offset_end[row_first:row_end], self._rows[row_first * _ROW.size : row_end * _ROW.size]
 
     @property
     def stored_bytes(self) -> int:
@@ -411,3 +414,17 @@ class ChunkIndex:
             del self._offset_end[:count]
             del self._rows[: count * _ROW.size]
         return dropped
+
+
+def joined_places(ranges: Iterable[tuple[ChunkIndex, int, int]]) -> Places:
+    """A copy of the rows `[row_first, row_end)` of each of several indexes, one behind the other.
+
+    An index with a single row costs little more than that row.
+    """
+    ends, rows = array("q"), bytearray()
+    for index, row_first, row_end in ranges:
+        more_ends, more_rows = index.packed(row_first, row_end)
+        ends += more_ends
+        rows += more_rows
+    columns = np.frombuffer(rows, _ROW_TYPE)
+    return Places(np.frombuffer(ends, np.int64), *(columns[name].copy() for name in Places._fields[1:]))

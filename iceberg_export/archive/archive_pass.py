@@ -146,7 +146,7 @@ async def unreadable_chunks(
     stored = [chunk for chunk in archive_pass.chunks if not chunk.is_marker]
 
     async def check(planned: PlannedRead) -> list[UnreadableChunk]:
-        chunks = [(stored[piece.index], piece) for piece in planned.pieces]
+        chunks = [(stored[piece.range_index], piece) for piece in planned.pieces]
         payload: bytes | None = None
         if len(chunks) > 1:
             # A failure of the joint read does not say which chunk is damaged: each one is read alone then.

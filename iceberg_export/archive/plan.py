@@ -4,12 +4,15 @@ Pure: nothing here reads a clock, the state or the bucket. The caller passes the
 Specification: architecture, "The lake".
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
@@ -25,8 +28,7 @@ NO_KEY = ""
 """Replaces an object's key: the chunk is a transaction marker, which no object holds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IntakeChunk:
+class IntakeChunk(NamedTuple):
     """A chunk in an intake object, or a transaction marker. Every transaction before its end is decided."""
 
     partition: PartitionIndex
@@ -54,20 +56,17 @@ Aborted = Mapping[PartitionIndex, AbortedBatches]
 """The aborted batches, which the archive leaves out, by partition. A partition without any has no item."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicIntake:
-    """The part of a topic that is not archived yet: contiguous chunks of each partition."""
+class IntakeRows(NamedTuple):
+    """Chunks that could be archived, one row each, in the order of (partition, offset); contiguous in each partition.
 
-    topic_id: TopicId
-    name: str
-    chunks: tuple[IntakeChunk, ...]
-    aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
-    folder_name: str | None = None
-    """The topic's name in the path of its table's folder; None: the same as `name`."""
+    The columns are those of `IntakeChunk`. A marker's object is 0.
+    """
 
-    @property
-    def intake_bytes(self) -> int:
-        return sum(chunk.byte_count for chunk in self.chunks)
+    partition: NDArray[np.int64]
+    offset_first: NDArray[np.int64]
+    offset_end: NDArray[np.int64]
+    object_id: NDArray[np.int64]
+    byte_count: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,61 +142,47 @@ class ArchiveSchedule:
             self._since[topic_id] = now_ms
 
 
-def plan_pass(
-    intake: TopicIntake,
+def plan_rows(
+    rows: IntakeRows,
     *,
     waiting: Mapping[PartitionIndex, Offset] = NO_WAITING_OFFSETS,
     bytes_max: int = ARCHIVE_PASS_BYTES_MAX,
     chunks_max: int = ARCHIVE_PASS_CHUNKS_MAX,
-) -> ArchivePass | None:
-    """The chunks that the next pass takes; None where there is nothing to archive.
+) -> NDArray[np.intp]:
+    """The rows of the chunks that the next pass takes, ascending; empty where there is nothing to archive.
 
     Chunks of the oldest objects come first, whatever their partition, so that no partition starves and whole intake
-    objects are released.
+    objects are released. Rows that are missing behind a partition's last one change nothing if that one is not taken.
 
     `waiting`: by partition, the first offset that must not be archived yet; a partition without an item has no limit.
     `bytes_max`, `chunks_max`: bounds of the pass.
     """
-    chunks: list[IntakeChunk] = []
-    byte_count = 0
-    for chunk in _oldest_first(intake.chunks):
-        if chunk.partition in waiting and chunk.offset_first >= waiting[chunk.partition]:
-            continue
-        # The first chunk is taken whatever its size: one that is larger than `bytes_max` would block its topic.
-        if chunks and (byte_count + chunk.byte_count > bytes_max or len(chunks) == chunks_max):
-            break
-        chunks.append(chunk)
-        byte_count += chunk.byte_count
-    if not chunks:
-        return None
-    chunks.sort(key=lambda chunk: (chunk.partition, chunk.offset_first))
-    archive_pass = ArchivePass(
-        topic_id=intake.topic_id,
-        name=intake.name,
-        folder_name=intake.folder_name,
-        chunks=tuple(chunks),
-        aborted=intake.aborted,
-    )
+    oldest_first = np.lexsort((rows.offset_first, rows.partition, _ages(rows)))
+    if waiting:
+        is_waiting = np.zeros(len(rows.partition), dtype=np.bool_)
+        for partition, offset in waiting.items():
+            is_waiting |= (rows.partition == partition) & (rows.offset_first >= offset)
+        oldest_first = oldest_first[~is_waiting[oldest_first]]
+    if not len(oldest_first):
+        return oldest_first
+    byte_ends = np.cumsum(rows.byte_count[oldest_first[:chunks_max]])
+    # The first chunk is taken whatever its size: one that is larger than `bytes_max` would block its topic.
+    count = max(int(np.searchsorted(byte_ends, bytes_max, side="right")), 1)
+    chosen = np.sort(oldest_first[:count])
     # `ReplaceChunks` replaces a contiguous run of a partition: a gap would leave records behind for good.
-    for _, run in archive_pass.by_partition():
-        assert _is_contiguous(run), "a pass takes a partition's chunks from the first on"
-    return archive_pass
+    is_next = rows.partition[chosen[1:]] == rows.partition[chosen[:-1]]
+    is_contiguous = rows.offset_first[chosen[1:]] == rows.offset_end[chosen[:-1]]
+    assert bool((is_contiguous | ~is_next).all()), "a pass takes a partition's chunks from the first on"
+    return chosen
 
 
-def _oldest_first(chunks: Sequence[IntakeChunk]) -> Iterator[IntakeChunk]:
-    """The chunks by the age of their objects, and within a partition always by offset.
+def _ages(rows: IntakeRows) -> NDArray[np.int64]:
+    """For each row a number that is lower for older objects, and never falls within a partition.
 
     An object id alone is no order of offsets: a marker is in no object, and the batches of a transaction may be placed
     long after their object was written. So a chunk counts as no older than the chunks before it in its partition.
     """
-    with_age: list[tuple[ObjectId, PartitionIndex, Offset, IntakeChunk]] = []
-    for partition, run in groupby(chunks, key=attrgetter("partition")):
-        newest = ObjectId(0)
-        for chunk in run:
-            newest = max(newest, chunk.object_id)
-            with_age.append((newest, partition, chunk.offset_first, chunk))
-    return (chunk for *_, chunk in sorted(with_age, key=lambda each: each[:3]))
-
-
-def _is_contiguous(chunks: Sequence[IntakeChunk]) -> bool:
-    return all(before.offset_end == after.offset_first for before, after in pairwise(chunks))
+    object_ids, ages = np.unique(rows.object_id, return_inverse=True)
+    ranks = np.cumsum(np.diff(rows.partition, prepend=rows.partition[:1]) != 0) * len(object_ids)
+    oldest: NDArray[np.int64] = np.maximum.accumulate(ages + ranks) - ranks
+    return oldest

@@ -5,7 +5,7 @@ never rows. CPU work.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ class ChunkMismatch(Exception):
     """A chunk's bytes are not those that the index describes, so no file may be made of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceChunk:
+class SourceChunk(NamedTuple):
     """A chunk with its bytes.
 
     `records`: concatenated v2 batches. Their own base offsets are ignored: the first record has `offset_first`.
@@ -57,6 +56,29 @@ def decode_chunk(
     """
     range_first = chunk.offset_first if offset_first is None else offset_first
     range_end = chunk.offset_end if offset_end is None else offset_end
+    for header, batch_offset in readable_batches(chunk):
+        batch_end = batch_offset + header.last_offset_delta + 1
+        if batch_end <= range_first or batch_offset >= range_end:
+            continue
+        for columns in _decoded(chunk, header):
+            deltas = columns.offset_delta
+            is_cut = batch_offset < range_first or batch_end > range_end
+            yield BatchRows(
+                partition=chunk.partition,
+                base_offset=batch_offset,
+                append_time_ms=chunk.append_time_ms,
+                columns=columns,
+                first=int(np.searchsorted(deltas, range_first - batch_offset)) if is_cut else 0,
+                end=int(np.searchsorted(deltas, range_end - batch_offset)) if is_cut else len(deltas),
+            )
+            del columns, deltas
+
+
+def readable_batches(chunk: SourceChunk) -> Iterator[tuple[BatchHeader, Offset]]:
+    """The chunk's batches that have records to be read, each with its real base offset: no markers, nothing aborted.
+
+    Their bytes have the checksums of their headers and of the chunk. Raises as `decode_chunk` does, at the same times.
+    """
     base_offset = chunk.offset_first
     headers = list(walk_batches(chunk.records))
     if chunk.checksum and checksum_of(headers) != chunk.checksum:
@@ -70,20 +92,8 @@ def decode_chunk(
         check_crc(chunk.records, header)
         batch_offset, base_offset = base_offset, Offset(base_offset + header.last_offset_delta + 1)
         is_aborted = header.is_transactional and chunk.aborted.holds(header.producer_id, batch_offset)
-        if header.is_control or is_aborted or base_offset <= range_first or batch_offset >= range_end:
-            continue  # its offsets become a gap
-        for columns in _decoded(chunk, header):
-            deltas = columns.offset_delta
-            is_cut = batch_offset < range_first or base_offset > range_end
-            yield BatchRows(
-                partition=chunk.partition,
-                base_offset=batch_offset,
-                append_time_ms=chunk.append_time_ms,
-                columns=columns,
-                first=int(np.searchsorted(deltas, range_first - batch_offset)) if is_cut else 0,
-                end=int(np.searchsorted(deltas, range_end - batch_offset)) if is_cut else len(deltas),
-            )
-            del columns, deltas
+        if not header.is_control and not is_aborted:
+            yield header, batch_offset  # the offsets of the others become a gap
     # Batches are missing, or too many: the file would answer for offsets that it does not have.
     if base_offset != chunk.offset_end:
         raise ChunkMismatch(

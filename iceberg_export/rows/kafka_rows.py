@@ -53,17 +53,54 @@ class BatchRows(NamedTuple):
         return int(self.columns.headers_first[self.end - 1] + self.columns.headers_bytes[self.end - 1])
 
 
+class RunRows(NamedTuple):
+    """Rows of consecutive batches in one payload, n of them. The other arrays have one element for each batch."""
+
+    columns: RecordColumns
+    """Offset deltas are those of each batch."""
+    row_counts: NDArray[np.int64]
+    """Their sum is n."""
+    partition: NDArray[np.int32]
+    base_offset: NDArray[np.int64]
+    append_time_ms: NDArray[np.int64]
+    """-1 for CreateTime; else it replaces the record's timestamp (safety rule S14)."""
+
+    def byte_ends(self) -> NDArray[np.int64]:
+        """The end of each row in the payload. A record's headers are its last bytes."""
+        return self.columns.headers_first + self.columns.headers_bytes
+
+    def part(self, first: int, end: int) -> "RunRows":
+        """Rows `[first, end)`, at least one, with no bytes of other rows."""
+        row_ends = np.concatenate(([0], np.cumsum(self.row_counts)))
+        return self._replace(
+            columns=cut_columns(self.columns, first, end), row_counts=np.diff(np.clip(row_ends, first, end))
+        )
+
+
 def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
     """The rows of all parts as columns, in the order of `parts`: at least one, none empty. CPU work."""
     counts = [part.row_count for part in parts]
-    append_time = np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts)
+    return gather_run(
+        RunRows(
+            columns=_merge(parts, counts),
+            row_counts=np.array(counts, dtype=np.int64),
+            partition=np.array([part.partition for part in parts], dtype=np.int32),
+            base_offset=np.array([part.base_offset for part in parts], dtype=np.int64),
+            append_time_ms=np.array([part.append_time_ms for part in parts], dtype=np.int64),
+        )
+    )
+
+
+def gather_run(rows: RunRows) -> RecordRows:
+    """The rows as columns, which share no memory with the run's. CPU work."""
+    columns = rows.columns
+    append_time = np.repeat(rows.append_time_ms, rows.row_counts)
     is_stamped = append_time >= 0
-    columns = _merge(parts, counts)
     headers = decode_headers(columns)
     payload = columns.payload
     return RecordRows(
-        partition=np.repeat(np.array([part.partition for part in parts], dtype=np.int32), counts),
-        offset=np.repeat(np.array([part.base_offset for part in parts], dtype=np.int64), counts) + columns.offset_delta,
+        partition=np.repeat(rows.partition, rows.row_counts),
+        offset=np.repeat(rows.base_offset, rows.row_counts) + columns.offset_delta,
         timestamp_ms=np.where(is_stamped, append_time, columns.timestamp),
         timestamp_type=np.where(is_stamped, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32),
         key=_gather_column(payload, columns.key_first, columns.key_bytes),
@@ -92,12 +129,18 @@ def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
 
 def _rows_alone(part: BatchRows) -> RecordColumns:
     """The columns of a part's rows, with no bytes of other rows."""
-    columns = part.columns
-    if part.row_count == len(columns.offset_delta):
-        return columns
-    byte_first = part.byte_first()
-    payload = columns.payload[byte_first : part.byte_end()]
-    cut = RecordColumns._make((payload, *(column[part.first : part.end] for column in columns[1:])))
+    if part.row_count == len(part.columns.offset_delta):
+        return part.columns
+    return cut_columns(part.columns, part.first, part.end)
+
+
+def cut_columns(columns: RecordColumns, first: int, end: int) -> RecordColumns:
+    """Rows `[first, end)`, at least one, with no bytes of other rows. The payload's memory is shared."""
+    ends = columns.headers_first[max(first - 1, 0) : end] + columns.headers_bytes[max(first - 1, 0) : end]
+    byte_first = int(ends[0]) if first else 0
+    cut = RecordColumns._make(
+        (columns.payload[byte_first : int(ends[-1])], *(column[first:end] for column in columns[1:]))
+    )
     return cut._replace(
         key_first=cut.key_first - byte_first,
         value_first=cut.value_first - byte_first,

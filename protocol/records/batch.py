@@ -102,15 +102,15 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         raise _wrong_magic(buffer[position + _MAGIC_AT])
     if remaining < HEADER_BYTES:
         raise _cut(position, remaining)
-    base_offset, length, *fields = HEADER.unpack_from(buffer, position)
-    batch_bytes = length + LOG_OVERHEAD
+    fields = HEADER.unpack_from(buffer, position)
+    batch_bytes = fields[1] + LOG_OVERHEAD
     if batch_bytes < HEADER_BYTES:
         raise InvalidBatch(
             ErrorCode.corrupt_message, f"a record batch of {batch_bytes} bytes is smaller than its header"
         )
     if batch_bytes > remaining:
         raise _cut(position, remaining)
-    header = BatchHeader(position, batch_bytes, base_offset, *fields)
+    header = BatchHeader._make((position, batch_bytes, fields[0], *fields[2:]))
     if header.attributes & CODEC_MASK > Compression.ZSTD:
         raise InvalidBatch(
             ErrorCode.unsupported_compression_type, f"compression type {header.attributes & CODEC_MASK} is not known"

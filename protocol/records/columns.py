@@ -49,14 +49,34 @@ class RecordScan(NamedTuple):
     """The row of the first record without a key; -1 where all have one."""
 
 
+class RunBatches(NamedTuple):
+    """Batches whose records lie one behind the other in a payload, one row each. Timestamps in milliseconds."""
+
+    end: Int64s
+    """The end of the batch's records in the payload; they begin at the end of the batch before."""
+    record_count: Int64s
+    base_timestamp: Int64s
+    last_offset_delta: Int64s
+
+
+class RunScan(NamedTuple):
+    """The result of one pass over the records of several batches. Without a fault `fault` alone means anything."""
+
+    fault: int
+    batch: int
+    """The batch with the bad record."""
+    row: int
+    """The row of the bad record within its batch."""
+
+
 class RecordColumns(NamedTuple):
-    """The records of one batch, n rows. `*_first` are positions in `payload`.
+    """The records of a batch, or of several in a row: n rows. `*_first` are positions in `payload`.
 
     A tuple, because every batch has one: a frozen dataclass takes five times as long to make.
     """
 
     payload: Bytes
-    """The batch's records, decompressed."""
+    """The records, decompressed."""
     offset_delta: Int32s
     timestamp: Int64s
     """Milliseconds; -1 for none."""

@@ -14,6 +14,7 @@ What stands behind a stream is read as Java's clients read it, since they read t
 (Lz4BlockInputStream); bytes that begin no further stream are skipped behind gzip and lz4, up to three behind snappy.
 """
 
+import contextlib
 import struct
 import zlib
 from enum import IntEnum
@@ -37,7 +38,8 @@ class Compression(IntEnum):
 
 
 _OUTPUT_BYTES_FIRST: Final = 64 * 1024
-_EXPANSION_USUAL: Final = 8
+EXPANSION_USUAL: Final = 8
+"""Records seldom unpack to more than so many times their compressed bytes."""
 _EXPANSION_STEP: Final = 8
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + INT32.pack(1) + INT32.pack(1)
@@ -85,10 +87,18 @@ def compress(kind: Compression, data: Buffer) -> Buffer:
             assert_never(kind)
 
 
-def decompress(kind: Compression, data: Buffer, bytes_max: int, *, is_every_frame: bool = False) -> memoryview:
+def decompress(
+    kind: Compression,
+    data: Buffer,
+    bytes_max: int,
+    *,
+    is_every_frame: bool = False,
+    output: memoryview | None = None,
+) -> memoryview:
     """The bytes that `data` unpacks to. Raises `DoesNotUnpack`: malformed, or more than `bytes_max` bytes.
 
     is_every_frame: of lz4, all frames, which must fill `data`; else the first one, as clients read it.
+    output: at most `bytes_max` bytes, of which the result is the front where it fits; else it has memory of its own.
     """
     match kind:
         case Compression.NONE:
@@ -96,22 +106,25 @@ def decompress(kind: Compression, data: Buffer, bytes_max: int, *, is_every_fram
                 raise _too_large(bytes_max)
             return memoryview(data)
         case Compression.SNAPPY:
-            return _decompress_snappy(data, bytes_max)
+            return _decompress_snappy(data, bytes_max, output)
         case Compression.LZ4:
-            frame_bytes = _lz4_frame_bytes(memoryview(data))
-            return _decompress_bounded(kind, data if is_every_frame else data[:frame_bytes], bytes_max)
+            frame_bytes = lz4_frame_bytes(memoryview(data))
+            return _decompress_bounded(kind, data if is_every_frame else data[:frame_bytes], bytes_max, output)
         case Compression.GZIP | Compression.ZSTD:
-            return _decompress_bounded(kind, data, bytes_max)
+            return _decompress_bounded(kind, data, bytes_max, output)
         case _:
             assert_never(kind)
 
 
-def _decompress_bounded(kind: Compression, data: Buffer, bytes_max: int) -> memoryview:
+def _decompress_bounded(kind: Compression, data: Buffer, bytes_max: int, output: memoryview | None) -> memoryview:
     """Unpack into a buffer that grows when it is too small: the sizes in frames are not reliable.
 
     Steps are wide, so all attempts together cost little more than the last one.
     """
-    capacity = min(bytes_max, max(_OUTPUT_BYTES_FIRST, _EXPANSION_USUAL * len(data)))
+    if output is not None:
+        with contextlib.suppress(cramjam.DecompressionError):
+            return output[: _decompress_into(kind, data, output)]
+    capacity = min(bytes_max, max(_OUTPUT_BYTES_FIRST, EXPANSION_USUAL * len(data)))
     while True:
         output = np.empty(capacity, dtype=np.uint8).data  # memory is only taken as it is written
         try:
@@ -154,7 +167,7 @@ def _gunzip(data: memoryview, bytes_max: int) -> memoryview | None:
             return memoryview(output)
 
 
-def _lz4_frame_bytes(data: memoryview) -> int:
+def lz4_frame_bytes(data: memoryview) -> int:
     """The size of the frame that `data` begins with. Raises `DoesNotUnpack`."""
     is_frame = len(data) >= 7 and bytes(data[:4]) == _LZ4_MAGIC
     flags = data[4] if is_frame else 0
@@ -181,13 +194,15 @@ def _compress_xerial(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(data: Buffer, bytes_max: int) -> memoryview:
+def _decompress_snappy(data: Buffer, bytes_max: int, output: memoryview | None) -> memoryview:
     blocks = _snappy_blocks(memoryview(data))
     try:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         if sum(sizes) > bytes_max:
             raise _too_large(bytes_max)
-        output = np.empty(sum(sizes), dtype=np.uint8).data
+        if output is None or len(output) < sum(sizes):
+            output = np.empty(sum(sizes), dtype=np.uint8).data
+        output = output[: sum(sizes)]
         position = 0
         for block, size in zip(blocks, sizes, strict=True):
             # A block that ends before the size it declares is an error of the codec.

@@ -25,6 +25,8 @@ from protocol.records.columns import (
     RecordColumns,
     RecordFault,
     RecordScan,
+    RunBatches,
+    RunScan,
 )
 from protocol.records.copy_kernel import copy_bytes
 
@@ -150,12 +152,12 @@ def _scan_record(
     return 0, timestamp, offset_delta, key_first, key_bytes, value_first, value_bytes, headers_first, header_count
 
 
-@kernel(
-    _BYTES_IN, _INT, _INT, _INT, _FLAG, _INT32S_OUT, _INT64S_OUT, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT,
-    _INT64S_OUT, _INT64S_OUT, _INT32S_OUT,
-)  # fmt: skip
-def _scan(
+@njit(nogil=True)
+def _scan_batch(
     data: Numbers,
+    position: int,
+    data_end: int,
+    row_first: int,
     record_count: int,
     base_timestamp: int,
     last_offset_delta: int,
@@ -170,10 +172,9 @@ def _scan(
     out_headers_bytes: Numbers,
     out_header_count: Numbers,
 ) -> tuple[int, int, int, int, int, int]:  # pragma: no cover
+    """The records in `data[position:data_end]`, as columns from `row_first` on; see `RecordScan`."""
     rows = len(out_offset_delta)
-    data_end = len(data)
     min_timestamp = max_timestamp = max_delta = keyless_delta = previous_delta = -1
-    position = 0
     for row in range(record_count):
         length, position = _int32(data, position, data_end)
         if position < 0:
@@ -197,18 +198,82 @@ def _scan(
             min_timestamp = timestamp
         if key_bytes < 0 and keyless_delta < 0:
             keyless_delta = offset_delta
-        if row < rows:
-            out_offset_delta[row] = offset_delta
-            out_timestamp[row] = timestamp
-            out_key_first[row] = key_first
-            out_key_bytes[row] = key_bytes
-            out_value_first[row] = value_first
-            out_value_bytes[row] = value_bytes
-            out_headers_first[row] = headers_first
-            out_headers_bytes[row] = end - headers_first
-            out_header_count[row] = header_count
+        out = row_first + row
+        if out < rows:
+            out_offset_delta[out] = offset_delta
+            out_timestamp[out] = timestamp
+            out_key_first[out] = key_first
+            out_key_bytes[out] = key_bytes
+            out_value_first[out] = value_first
+            out_value_bytes[out] = value_bytes
+            out_headers_first[out] = headers_first
+            out_headers_bytes[out] = end - headers_first
+            out_header_count[out] = header_count
     fault = 0 if position == data_end else _TRAILING
     return fault, record_count, min_timestamp, max_timestamp, max_delta, keyless_delta
+
+
+@kernel(
+    _BYTES_IN, _INT, _INT, _INT, _FLAG, _INT32S_OUT, _INT64S_OUT, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT,
+    _INT64S_OUT, _INT64S_OUT, _INT32S_OUT,
+)  # fmt: skip
+def _scan(
+    data: Numbers,
+    record_count: int,
+    base_timestamp: int,
+    last_offset_delta: int,
+    is_dense: bool,  # noqa: FBT001
+    out_offset_delta: Numbers,
+    out_timestamp: Numbers,
+    out_key_first: Numbers,
+    out_key_bytes: Numbers,
+    out_value_first: Numbers,
+    out_value_bytes: Numbers,
+    out_headers_first: Numbers,
+    out_headers_bytes: Numbers,
+    out_header_count: Numbers,
+) -> tuple[int, int, int, int, int, int]:  # pragma: no cover
+    return _scan_batch(
+        data, 0, len(data), 0, record_count, base_timestamp, last_offset_delta, is_dense,
+        out_offset_delta, out_timestamp, out_key_first, out_key_bytes, out_value_first, out_value_bytes,
+        out_headers_first, out_headers_bytes, out_header_count,
+    )  # fmt: skip
+
+
+@kernel(
+    _BYTES_IN, _INT64S_IN, _INT64S_IN, _INT64S_IN, _INT64S_IN, _INT32S_OUT, _INT64S_OUT, _INT64S_OUT, _INT32S_OUT,
+    _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT64S_OUT, _INT32S_OUT,
+)  # fmt: skip
+def _scan_batches(
+    data: Numbers,
+    batch_ends: Numbers,
+    record_counts: Numbers,
+    base_timestamps: Numbers,
+    last_offset_deltas: Numbers,
+    out_offset_delta: Numbers,
+    out_timestamp: Numbers,
+    out_key_first: Numbers,
+    out_key_bytes: Numbers,
+    out_value_first: Numbers,
+    out_value_bytes: Numbers,
+    out_headers_first: Numbers,
+    out_headers_bytes: Numbers,
+    out_header_count: Numbers,
+) -> tuple[int, int, int]:  # pragma: no cover
+    position = 0
+    row = 0
+    for batch in range(len(batch_ends)):
+        fault, bad_row, _, _, _, _ = _scan_batch(
+            data, position, batch_ends[batch], row, record_counts[batch], base_timestamps[batch],
+            last_offset_deltas[batch], False,  # noqa: FBT003
+            out_offset_delta, out_timestamp, out_key_first, out_key_bytes, out_value_first, out_value_bytes,
+            out_headers_first, out_headers_bytes, out_header_count,
+        )  # fmt: skip
+        if fault != 0:
+            return fault, batch, bad_row
+        position = batch_ends[batch]
+        row += record_counts[batch]
+    return 0, len(batch_ends), 0
 
 
 @kernel(_BYTES_IN, _INT64S_IN, _INT64S_IN, _INT32S_IN, _INT64S_OUT, _INT32S_OUT, _INT64S_OUT, _INT32S_OUT)
@@ -366,6 +431,16 @@ def scan_records(
         columns.value_bytes, columns.headers_first, columns.headers_bytes, columns.header_count,
     )  # fmt: skip
     return RecordScan(*result)
+
+
+def scan_batches(payload: Bytes, batches: RunBatches, columns: RecordColumns) -> RunScan:
+    """Like `record_reference.scan_batches`."""
+    result: tuple[int, int, int] = _scan_batches(
+        payload, batches.end, batches.record_count, batches.base_timestamp, batches.last_offset_delta,
+        columns.offset_delta, columns.timestamp, columns.key_first, columns.key_bytes, columns.value_first,
+        columns.value_bytes, columns.headers_first, columns.headers_bytes, columns.header_count,
+    )  # fmt: skip
+    return RunScan(*result)
 
 
 def scan_headers(columns: RecordColumns, headers: HeaderColumns) -> None:

@@ -13,9 +13,14 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from protocol.errors import ErrorCode, InvalidBatch
-from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORDS_PER_BATCH_MAX, TIMESTAMP_MS_MAX
+from protocol.limits import (
+    DECOMPRESSED_BYTES_MAX,
+    RECORDS_PER_BATCH_MAX,
+    RUN_OUTPUT_BYTES,
+    TIMESTAMP_MS_MAX,
+)
 from protocol.records import reference as record_reference
-from protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, pack_header
+from protocol.records.batch import CODEC_MASK, HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, pack_header
 from protocol.records.columns import (
     Bytes,
     BytesColumn,
@@ -25,11 +30,14 @@ from protocol.records.columns import (
     RecordColumns,
     RecordFault,
     RecordScan,
+    RunBatches,
+    RunScan,
 )
-from protocol.records.compression import Compression, compress, decompress
+from protocol.records.compression import EXPANSION_USUAL, Compression, compress, decompress, lz4_frame_bytes
 from protocol.wire import Buffer
 
 __all__ = [
+    "BatchRun",
     "BatchSummary",
     "BytesColumn",
     "EncodeColumns",
@@ -64,6 +72,8 @@ class _Worker(Protocol):
         *,
         is_dense: bool,
     ) -> RecordScan: ...
+
+    def scan_batches(self, payload: Bytes, batches: RunBatches, columns: RecordColumns) -> RunScan: ...
 
     def scan_headers(self, columns: RecordColumns, headers: HeaderColumns) -> None: ...
 
@@ -152,6 +162,104 @@ def decode_records(
             raise
         # Batches of several frames were accepted once, and are stored: they have all their records together alone.
         return _decoded(header, _payload(buffer, header, bytes_max, is_every_frame=True))
+
+
+class _RunPart(NamedTuple):
+    """A batch of a run: its header, and its records."""
+
+    header: BatchHeader
+    payload: Buffer
+
+
+class BatchRun:
+    """Batches whose records are decoded together: one call of a kernel for all of them.
+
+    They are unpacked into memory that the next run uses again, as far as it suffices.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[_RunPart] = []
+        self._output: memoryview | None = None
+        self._output_used = 0
+        self.byte_count = 0
+        """The bytes of the records, unpacked."""
+
+    def add(self, buffer: Buffer, header: BatchHeader, *, unpacked_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> int:
+        """Append the batch that `header` was read from; return the bytes of its records.
+
+        Raises as `decode_records` does, except for faults inside records, which `decode` finds.
+        """
+        payload: Buffer
+        if header.attributes & CODEC_MASK == Compression.NONE:
+            payload = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
+            _check_count(header, len(payload))
+        elif header.compression is Compression.LZ4 and _has_several_frames(buffer, header):
+            # Rare: were accepted once, and are stored. Which frames count is known once they are decoded.
+            payload = decode_records(buffer, header, unpacked_bytes_max=unpacked_bytes_max).payload.data
+        else:
+            payload = self._unpacked(buffer, header, max(unpacked_bytes_max, header.batch_bytes))
+        self._append(header, payload)
+        return len(payload)
+
+    def add_last_records(self, header: BatchHeader, payload: Buffer, record_count: int) -> None:
+        """Append the last `record_count` records of a batch, whose bytes are `payload`: decoded before by a run."""
+        self._append(header._replace(record_count=record_count), payload)
+
+    def record_counts(self) -> list[int]:
+        """The count of records of each batch."""
+        return [part.header.record_count for part in self._parts]
+
+    def decode(self) -> RecordColumns:
+        """All records as columns, in order, with offset deltas of their own batch; the run is empty then.
+
+        Timestamps are as `decode_records` gives them. The payload is valid until the next `add`, and may share the
+        memory of a batch. Raises `InvalidBatch`.
+        """
+        parts, self._parts, self.byte_count, self._output_used = self._parts, [], 0, 0
+        for header, _ in parts:
+            _check_base_timestamp(header)
+        payload = parts[0].payload if len(parts) == 1 else b"".join(part.payload for part in parts)
+        columns = RecordColumns.allocate(
+            np.frombuffer(payload, dtype=np.uint8), sum(header.record_count for header, _ in parts)
+        )
+        scan = _worker(len(columns.offset_delta)).scan_batches(columns.payload, _run_batches(parts), columns)
+        if scan.fault != RecordFault.NONE:
+            raise _bad_record(parts[scan.batch].header, scan.fault, scan.row)
+        row = 0
+        for header, _ in parts:
+            if header.is_log_append_time:
+                columns.timestamp[row : row + header.record_count] = header.max_timestamp
+            row += header.record_count
+        return columns
+
+    def _append(self, header: BatchHeader, payload: Buffer) -> None:
+        self._parts.append(_RunPart(header, payload))
+        self.byte_count += len(payload)
+
+    def _unpacked(self, buffer: Buffer, header: BatchHeader, bytes_max: int) -> memoryview:
+        if self._output is None:
+            self._output = np.empty(RUN_OUTPUT_BYTES, dtype=np.uint8).data  # memory is only taken as it is written
+        free = self._output[self._output_used :]
+        # A batch that does not fit would be unpacked twice.
+        output = free[:bytes_max] if EXPANSION_USUAL * header.batch_bytes <= len(free) else None
+        payload = _payload(buffer, header, bytes_max, output=output).data
+        self._output_used += len(payload)  # at least: a batch may have had memory of its own
+        return payload
+
+
+def _has_several_frames(buffer: Buffer, header: BatchHeader) -> bool:
+    packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
+    return lz4_frame_bytes(packed) < len(packed)
+
+
+def _run_batches(parts: Sequence[_RunPart]) -> RunBatches:
+    headers = [part.header for part in parts]
+    return RunBatches(
+        end=np.cumsum([len(part.payload) for part in parts], dtype=np.int64),
+        record_count=np.array([header.record_count for header in headers], dtype=np.int64),
+        base_timestamp=np.array([header.base_timestamp for header in headers], dtype=np.int64),
+        last_offset_delta=np.array([header.last_offset_delta for header in headers], dtype=np.int64),
+    )
 
 
 def _decoded(header: BatchHeader, payload: Bytes) -> RecordColumns:
@@ -248,26 +356,44 @@ def _worker(record_count: int) -> _Worker:
     return _workers[-1]
 
 
-def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int, *, is_every_frame: bool = False) -> Bytes:
+def _payload(
+    buffer: Buffer,
+    header: BatchHeader,
+    bytes_max: int,
+    *,
+    is_every_frame: bool = False,
+    output: memoryview | None = None,
+) -> Bytes:
     packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
-    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame)
-    payload = np.frombuffer(unpacked, dtype=np.uint8)
-    if not 0 <= header.record_count <= min(len(payload) // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
-        raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {len(payload)} bytes")
-    return payload
+    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame, output=output)
+    _check_count(header, len(unpacked))
+    return np.frombuffer(unpacked, dtype=np.uint8)
+
+
+def _check_count(header: BatchHeader, payload_bytes: int) -> None:
+    if not 0 <= header.record_count <= min(payload_bytes // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
+        raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {payload_bytes} bytes")
 
 
 def _scan(header: BatchHeader, payload: Bytes, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
-    if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
-        raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
+    _check_base_timestamp(header)
     scan = _worker(header.record_count).scan_records(
         payload, columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
     )
     if scan.fault != RecordFault.NONE:
-        fault = RecordFault(scan.fault)
-        code = ErrorCode.invalid_timestamp if fault is RecordFault.TIMESTAMP else ErrorCode.invalid_record
-        raise InvalidBatch(code, f"record {scan.row} of {header.record_count}: {fault.name.lower()}")
+        raise _bad_record(header, scan.fault, scan.row)
     return scan
+
+
+def _check_base_timestamp(header: BatchHeader) -> None:
+    if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
+        raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
+
+
+def _bad_record(header: BatchHeader, fault_number: int, row: int) -> InvalidBatch:
+    fault = RecordFault(fault_number)
+    code = ErrorCode.invalid_timestamp if fault is RecordFault.TIMESTAMP else ErrorCode.invalid_record
+    return InvalidBatch(code, f"record {row} of {header.record_count}: {fault.name.lower()}")
 
 
 def _is_sound(source: EncodeColumns) -> bool:

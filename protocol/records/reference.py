@@ -20,6 +20,8 @@ from protocol.records.columns import (
     RecordColumns,
     RecordFault,
     RecordScan,
+    RunBatches,
+    RunScan,
 )
 from protocol.types import NO_TIMESTAMP
 
@@ -118,6 +120,26 @@ def scan_records(
             keyless_delta = offset_delta
     fault = RecordFault.NONE if cursor.position == cursor.end else RecordFault.TRAILING
     return RecordScan(fault, record_count, min_timestamp, max_timestamp, max_timestamp_delta, keyless_delta)
+
+
+def scan_batches(payload: Bytes, batches: RunBatches, columns: RecordColumns) -> RunScan:
+    """Read the records of all `batches` in `payload`, up to the first bad one. `columns` has a row for each record.
+
+    Offset deltas are those of each batch, and ascend within it up to its last one.
+    """
+    first = row_first = 0
+    for batch, (end, count, base_timestamp, last_offset_delta) in enumerate(
+        zip(*(column.tolist() for column in batches), strict=True)
+    ):
+        rows = slice(row_first, row_first + count)
+        own = RecordColumns._make((columns.payload, *(column[rows] for column in columns[1:])))
+        scan = scan_records(payload[first:end], own, count, base_timestamp, last_offset_delta, is_dense=False)
+        if scan.fault != RecordFault.NONE:
+            return RunScan(scan.fault, batch, scan.row)
+        for column in (own.key_first, own.value_first, own.headers_first):
+            column += first
+        first, row_first = end, row_first + count
+    return RunScan(RecordFault.NONE, len(batches.end), 0)
 
 
 def _scan_record(

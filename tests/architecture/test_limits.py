@@ -209,6 +209,7 @@ def test_work_that_fails_is_tried_less_and_less() -> None:
 def test_an_archive_pass_takes_more_than_one_object_and_writes_more_than_one_row_group() -> None:
     assert limits.INTAKE_OBJECT_BYTES_MAX <= limits.ARCHIVE_PASS_BYTES_MAX
     assert limits.ROW_GROUP_BYTES_TARGET < limits.ARCHIVE_PASS_BYTES_MAX
+    assert limits.RUN_OUTPUT_BYTES == 2 * limits.ROW_GROUP_BYTES_TARGET
 
 
 def test_a_table_keeps_the_snapshot_that_it_was_made_of_and_merges_manifests_into_larger_ones() -> None:

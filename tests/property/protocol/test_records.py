@@ -11,7 +11,7 @@ from protocol.errors import InvalidBatch
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.records import records
 from protocol.records import reference as record_reference
-from protocol.records.batch import check_crc, patch_offsets, set_log_append_time, walk_batches
+from protocol.records.batch import BatchHeader, check_crc, patch_offsets, set_log_append_time, walk_batches
 from protocol.records.columns import EncodeColumns, HeaderColumns, RecordColumns, RecordFault, RecordScan
 from protocol.records.compression import Compression, compress, decompress
 from protocol.records.records import BytesColumn, decode_headers, encode_batches, warm_kernels
@@ -150,6 +150,71 @@ def test_any_bytes_are_judged_alike(payload: bytes, count: int, base: int, is_de
 @given(st.lists(st.sampled_from([0, 1, 2, 4, 6, 8, 14, 0x7F, 0x80, 0xFF]), max_size=40), st.integers(0, 3))
 def test_bytes_that_look_like_records_are_judged_alike(numbers: list[int], count: int) -> None:
     assert_same(bytes(numbers), count, 0, (1 << 31) - 1, is_dense=False)
+
+
+RUNS = st.lists(
+    st.tuples(ROWS.filter(bool), st.sampled_from(Compression), st.sampled_from([100, 1 << 20]), st.booleans()),
+    min_size=1,
+    max_size=5,
+)
+"""Each piece of a run: rows, codec, bytes of a batch, and whether it has the time of the append."""
+
+
+@given(RUNS, st.booleans(), st.data())
+def test_a_run_is_decoded_like_its_batches_one_by_one(
+    pieces: list[tuple[list[Row], Compression, int, bool]], is_fast: bool, data: st.DataObject
+) -> None:
+    buffers = [bytearray(encoded(rows, kind, target, append=append)) for rows, kind, target, append in pieces]
+    for _ in range(data.draw(st.integers(0, 2))):
+        buffer = data.draw(st.sampled_from(buffers))
+        buffer[data.draw(st.integers(61, len(buffer) - 1))] = data.draw(st.integers(0, 255))
+    fast()
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_fast:
+            patch.setattr(records, "_workers", [record_reference])
+        assert_run_is_like_batches([bytes(buffer) for buffer in buffers])
+
+
+def decode_run(run: records.BatchRun, batches: list[tuple[bytes, BatchHeader]]) -> tuple[list[int], RecordColumns]:
+    """The bytes of the records of each batch, and the columns of all."""
+    sizes = [run.add(buffer, header) for buffer, header in batches]
+    assert run.byte_count == sum(sizes)
+    assert run.record_counts() == [header.record_count for _, header in batches]
+    return sizes, run.decode()
+
+
+def assert_run_is_like_batches(buffers: list[bytes]) -> None:
+    one_by_one: list[RecordColumns] = []
+    rejection: InvalidBatch | None = None
+    run = records.BatchRun()
+    try:
+        batches = [(buffer, header) for buffer in buffers for header in walk_batches(buffer)]
+    except InvalidBatch:
+        return  # the length of a batch is damaged
+    try:
+        for buffer, header in batches:
+            one_by_one.append(records.decode_records(buffer, header))
+    except InvalidBatch as error:
+        rejection = error
+    if rejection is not None:
+        with pytest.raises(InvalidBatch) as refused:
+            decode_run(run, batches)
+        if len(batches) == 1:  # of several, a run says of those first that do not unpack
+            assert (refused.value.error_code, str(refused.value)) == (rejection.error_code, str(rejection))
+        return
+    sizes, found = decode_run(run, batches)
+    assert (run.byte_count, run.record_counts()) == (0, [])
+    assert sizes == [len(each.payload) for each in one_by_one]
+    places = np.repeat(np.cumsum([0, *sizes[:-1]]), [len(each.timestamp) for each in one_by_one])
+    expected = RecordColumns._make(np.concatenate(column) for column in zip(*one_by_one, strict=True))
+    assert_equal_columns(
+        found,
+        expected._replace(
+            key_first=expected.key_first + places,
+            value_first=expected.value_first + places,
+            headers_first=expected.headers_first + places,
+        ),
+    )
 
 
 @given(ROWS, st.integers(0, 1 << 50), st.integers(0, TIMESTAMP_MS_MAX))

@@ -23,7 +23,10 @@ def test_neighbours_share_a_request() -> None:
     assert reads(wanted("a", 100, 20), wanted("a", 120, 5)) == [
         PlannedRead(
             read=wanted("a", 100, 25),
-            pieces=(Piece(index=0, byte_first=0, byte_count=20), Piece(index=1, byte_first=20, byte_count=5)),
+            pieces=(
+                Piece(range_index=0, byte_first=0, byte_count=20),
+                Piece(range_index=1, byte_first=20, byte_count=5),
+            ),
         )
     ]
 
@@ -49,7 +52,7 @@ def test_a_range_above_the_limit_is_read_whole_and_alone() -> None:
 def test_ranges_that_overlap_or_repeat_are_read_once() -> None:
     planned = reads(wanted("a", 0, 30), wanted("a", 10, 5), wanted("a", 0, 30), wanted("a", 20, 20))
     assert [p.read for p in planned] == [wanted("a", 0, 40)]
-    assert {(piece.index, piece.byte_first, piece.byte_count) for piece in planned[0].pieces} == {
+    assert {(piece.range_index, piece.byte_first, piece.byte_count) for piece in planned[0].pieces} == {
         (0, 0, 30),
         (1, 10, 5),
         (2, 0, 30),

@@ -35,6 +35,28 @@ def test_cpu_seconds_are_those_of_the_clock_of_processes() -> None:
     assert counted_s <= 2 * own_clock_s
 
 
+BUSY_CHILD_PROGRAM = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", sys.argv[1]], input="\\n", text=True, check=True, stdout=subprocess.DEVNULL)
+print("ended", flush=True)
+input()
+"""
+
+
+def test_a_child_that_has_ended_counts() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY_CHILD_PROGRAM, BUSY_PROGRAM],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == "ended\n"
+        assert cpu_seconds(parent.pid) >= 0.28
+        assert main_thread_cpu_seconds(parent.pid) < 0.28
+        parent.communicate("\n")
+
+
 def test_the_peak_of_memory_is_not_below_what_is_resident() -> None:
     assert 0 < memory_mib(os.getpid()) <= memory_mib(os.getpid(), "VmHWM") + 1
 

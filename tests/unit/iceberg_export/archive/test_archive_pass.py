@@ -135,12 +135,12 @@ async def test_another_object_in_the_place_of_one_fails_the_pass_before_anything
     """Safety rule S20: its batches are whole, and its offsets fit."""
     store, planned = await filled_store()
     others = make_batch([replace(record, value=b"other") for record in records(0, 3, 5)], Compression.NONE)
-    last = replace(planned.chunks[1], byte_count=len(others))
+    last = planned.chunks[1]._replace(byte_count=len(others))
     await store.put(last.object_key, [b"PADDING", others])
     with pytest.raises(ChunkMismatch, match="the chunk at offset 3 have the checksum"):
         await archived_by(store, replace(planned, chunks=(planned.chunks[0], last, planned.chunks[2])))
     assert [meta.key async for meta in store.list("lake/")] == []
-    unchecked = replace(last, checksum=0)
+    unchecked = last._replace(checksum=0)
     await archived_by(store, replace(planned, chunks=(planned.chunks[0], unchecked, planned.chunks[2])))
 
 

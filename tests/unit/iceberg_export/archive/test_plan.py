@@ -1,39 +1,29 @@
 """When a topic is archived, and what one pass takes."""
 
-from dataclasses import replace
-
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from coordinator.state.chunk_index import NO_OBJECT
 from iceberg_export.archive.plan import (
     ArchivePolicy,
     ArchiveSchedule,
-    IntakeChunk,
-    TopicIntake,
-    plan_pass,
+    IntakeRows,
+    plan_rows,
     should_archive,
 )
-from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset, PartitionIndex, TopicId
+from protocol.types import Milliseconds, Offset, PartitionIndex, TopicId
 
 TOPIC = TopicId(b"t" * 16)
 OTHER = TopicId(b"u" * 16)
 POLICY = ArchivePolicy(age_ms=100, bytes_target=1000)
 
 
-def chunk(partition: int, first: int, end: int, *, of: int, size: int = 10) -> IntakeChunk:
-    return IntakeChunk(
-        partition=PartitionIndex(partition),
-        offset_first=Offset(first),
-        offset_end=Offset(end),
-        object_id=ObjectId(of),
-        object_key=f"intake/1/{of}",
-        byte_first=40,
-        byte_count=size,
-        append_time_ms=NO_TIMESTAMP,
-    )
-
-
-def intake(*chunks: IntakeChunk) -> TopicIntake:
-    return TopicIntake(topic_id=TOPIC, name="orders", chunks=chunks)
+def rows(*chunks: tuple[int, int, int, int, int]) -> IntakeRows:
+    """Chunks as columns: partition, first offset, end, object, bytes."""
+    columns = np.array(chunks, dtype=np.int64).reshape(-1, 5)
+    return IntakeRows(*(columns[:, number].copy() for number in range(5)))
 
 
 def at(milliseconds: int) -> Milliseconds:
@@ -115,55 +105,72 @@ class TestSchedule:
         assert schedule.topics_due([(TOPIC, 1), (OTHER, 1)], at(200)) == [OTHER, TOPIC]
 
 
-class TestPlanPass:
+class TestPlanRows:
     def test_no_chunks_no_pass(self) -> None:
-        assert plan_pass(intake()) is None
+        assert plan_rows(rows()).tolist() == []
 
     def test_all_chunks_in_order_of_partition_and_offset(self) -> None:
-        chunks = (chunk(0, 0, 5, of=1), chunk(0, 5, 9, of=2), chunk(1, 7, 8, of=1))
-        planned = plan_pass(intake(*reversed(chunks)))
-        assert planned is not None
-        assert planned.chunks == chunks
-        assert planned.by_partition() == [(0, chunks[:2]), (1, chunks[2:])]
-        assert (planned.topic_id, planned.name) == (TOPIC, "orders")
+        assert plan_rows(rows((0, 0, 5, 2, 10), (0, 5, 9, 3, 10), (1, 7, 8, 1, 10))).tolist() == [0, 1, 2]
 
     def test_the_oldest_objects_first_so_that_whole_objects_are_released(self) -> None:
-        chunks = (chunk(0, 0, 5, of=1), chunk(0, 5, 9, of=2), chunk(1, 0, 1, of=1), chunk(1, 1, 2, of=2))
-        planned = plan_pass(intake(*chunks), bytes_max=20)
-        assert planned is not None
-        assert planned.chunks == (chunks[0], chunks[2])
+        chunks = rows((0, 0, 5, 1, 10), (0, 5, 9, 2, 10), (1, 0, 1, 1, 10), (1, 1, 2, 2, 10))
+        assert plan_rows(chunks, bytes_max=20).tolist() == [0, 2]
+        assert plan_rows(chunks, bytes_max=30).tolist() == [0, 1, 2]
 
     def test_the_first_chunk_is_taken_however_large(self) -> None:
-        planned = plan_pass(intake(chunk(0, 0, 5, of=1, size=1000), chunk(0, 5, 6, of=2)), bytes_max=20)
-        assert planned is not None
-        assert [taken.byte_count for taken in planned.chunks] == [1000]
+        assert plan_rows(rows((0, 0, 5, 1, 1000), (0, 5, 6, 2, 10)), bytes_max=20).tolist() == [0]
 
     def test_no_more_chunks_than_one_entry_can_name(self) -> None:
-        planned = plan_pass(intake(*(chunk(0, n, n + 1, of=n) for n in range(5))), chunks_max=3)
-        assert planned is not None
-        assert [taken.offset_first for taken in planned.chunks] == [0, 1, 2]
+        assert plan_rows(rows(*((0, n, n + 1, n, 10) for n in range(5))), chunks_max=3).tolist() == [0, 1, 2]
+
+    def test_what_waits_and_what_is_behind_it_is_not_taken(self) -> None:
+        chunks = rows((0, 0, 5, 1, 10), (0, 5, 9, 1, 10), (0, 9, 10, 1, 10), (1, 0, 9, 2, 10))
+        assert plan_rows(chunks, waiting={PartitionIndex(0): Offset(5)}).tolist() == [0, 3]
+        assert plan_rows(chunks, waiting={PartitionIndex(n): Offset(0) for n in range(2)}).tolist() == []
 
     def test_a_hole_in_a_partition_is_a_bug(self) -> None:
         with pytest.raises(AssertionError):
-            plan_pass(intake(chunk(0, 0, 5, of=1), chunk(0, 6, 7, of=2)))
-
-    def test_the_bytes_that_wait_are_the_sum_of_the_chunks(self) -> None:
-        assert intake(chunk(0, 0, 5, of=1, size=3), chunk(1, 0, 5, of=1, size=4)).intake_bytes == 7
-
-
-class TestMarkers:
-    """They stand in no object, and follow the chunk that they stand behind."""
+            plan_rows(rows((0, 0, 5, 1, 10), (0, 6, 7, 2, 10)))
 
     def test_a_marker_is_taken_behind_its_partitions_chunks(self) -> None:
-        marker = replace(chunk(0, 5, 6, of=0), object_key="")
-        taken = plan_pass(intake(chunk(0, 0, 5, of=3), marker, chunk(1, 0, 5, of=2)), chunks_max=2)
-        assert taken is not None
-        assert [(each.partition, each.offset_first) for each in taken.chunks] == [(0, 0), (1, 0)]
-        taken = plan_pass(intake(chunk(0, 0, 5, of=3), marker, chunk(1, 0, 5, of=2)))
-        assert taken is not None
-        assert [each.is_marker for each in taken.chunks] == [False, True, False]
+        """It stands in no object."""
+        chunks = rows((0, 0, 5, 3, 10), (0, 5, 6, NO_OBJECT, 78), (1, 0, 5, 2, 10))
+        assert plan_rows(chunks, chunks_max=2).tolist() == [0, 2]
+        assert plan_rows(chunks).tolist() == [0, 1, 2]
 
     def test_what_was_written_long_before_it_was_placed_waits_for_what_it_is_placed_behind(self) -> None:
-        taken = plan_pass(intake(chunk(0, 0, 5, of=9), chunk(0, 5, 8, of=1), chunk(1, 0, 5, of=2)), chunks_max=2)
-        assert taken is not None
-        assert [(each.partition, each.offset_first) for each in taken.chunks] == [(0, 0), (1, 0)]
+        chunks = rows((0, 0, 5, 9, 10), (0, 5, 8, 1, 10), (1, 0, 5, 2, 10))
+        assert plan_rows(chunks, chunks_max=2).tolist() == [0, 2]
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 30)), max_size=40),
+        st.integers(1, 200),
+        st.integers(1, 12),
+        st.dictionaries(st.integers(0, 3).map(PartitionIndex), st.integers(0, 10).map(Offset)),
+    )
+    def test_it_takes_what_one_chunk_after_the_other_would(
+        self,
+        drawn: list[tuple[int, int, int]],
+        bytes_max: int,
+        chunks_max: int,
+        waiting: dict[PartitionIndex, Offset],
+    ) -> None:
+        ends = dict.fromkeys(range(4), 0)
+        chunks: list[tuple[int, int, int, int, int]] = []
+        for partition, object_id, size in sorted(drawn, key=lambda each: each[0]):
+            chunks.append((partition, ends[partition], ends[partition] + 1, object_id, size))
+            ends[partition] += 1
+        newest = dict.fromkeys(range(4), 0)
+        with_age: list[tuple[int, int, int, int]] = []
+        for row, (partition, first, _, object_id, _) in enumerate(chunks):
+            newest[partition] = max(newest[partition], object_id)
+            with_age.append((newest[partition], partition, first, row))
+        taken: list[int] = []
+        for _, partition, first, row in sorted(with_age):
+            if first >= waiting.get(PartitionIndex(partition), first + 1):
+                continue
+            if taken and (sum(chunks[each][4] for each in (*taken, row)) > bytes_max or len(taken) == chunks_max):
+                break
+            taken.append(row)
+        planned = plan_rows(rows(*chunks), waiting=waiting, bytes_max=bytes_max, chunks_max=chunks_max)
+        assert planned.tolist() == sorted(taken)

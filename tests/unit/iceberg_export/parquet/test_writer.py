@@ -3,6 +3,8 @@
 import io
 import json
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +16,9 @@ from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.rows.schema import FieldId
 from iceberg_export.tables.data_file import RowBounds
 from protocol.errors import InvalidBatch
+from protocol.limits import DECOMPRESSED_BYTES_MAX
+from protocol.records.batch import HEADER_BYTES, pack_header
+from protocol.records.compression import Compression, compress
 from protocol.records.control_batches import empty_control_batch
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from tests.support.records.plain_records import Record, make_batch
@@ -113,6 +118,131 @@ def test_a_damaged_chunk_is_refused() -> None:
     damaged[-1] ^= 1
     with pytest.raises(InvalidBatch):
         written(source(0, 0, 2, bytes(damaged)))
+
+
+def test_a_bad_record_under_a_sound_checksum_is_refused_at_the_end_of_its_row_group() -> None:
+    bad = bytearray(make_batch([Record(offset=0, timestamp=1, value=b"abc")])[HEADER_BYTES:])
+    bad[-1] = 9  # headers that are not there
+    header = pack_header(
+        base_offset=0,
+        attributes=0,
+        last_offset_delta=0,
+        base_timestamp=1,
+        max_timestamp=1,
+        record_count=1,
+        records=bytes(bad),
+    )
+    with ArchiveWriter(topic_id=TOPIC) as writer:
+        writer.add(source(0, 0, 1, bytes(header) + bytes(bad)))
+        with pytest.raises(InvalidBatch, match="record 0 of 1"):
+            writer.finish()
+
+
+def test_batches_without_records_are_passed_over() -> None:
+    """Kafka's log compaction leaves such ones."""
+    empty = bytes(
+        pack_header(
+            base_offset=0,
+            attributes=0,
+            last_offset_delta=1,
+            base_timestamp=1,
+            max_timestamp=1,
+            record_count=0,
+            records=b"",
+        )
+    )
+    assert rows(written(source(0, 0, 2, empty))) == [(0, 0, 2, 0, 0, 0)]
+    file = written(source(0, 0, 6, empty + records(2, 4) + empty), source(1, 0, 2, empty))
+    assert rows(file) == [(0, 0, 6, 0, 0, 2), (1, 0, 2, 0, 0, 0)]
+
+
+class Reservations:
+    """Memory that batches ask for before they are unpacked."""
+
+    def __init__(self) -> None:
+        self.bytes_asked_for: list[int] = []
+        self.held_count = 0
+
+    @contextmanager
+    def __call__(self, byte_count: int) -> Iterator[None]:
+        assert self.held_count == 0
+        self.bytes_asked_for.append(byte_count)
+        self.held_count += 1
+        try:
+            yield
+        finally:
+            self.held_count -= 1
+
+
+def values(file: ArchiveFile) -> list[bytes]:
+    found: list[bytes] = pq.read_table(io.BytesIO(b"".join(file.parts))).column("value").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD, Compression.LZ4])
+@pytest.mark.parametrize("target", [1, 700, 1 << 22])
+def test_large_batches_have_a_reservation_while_they_are_unpacked(
+    compression: Compression, target: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("iceberg_export.parquet.writer.UNPACKED_BYTES_UNRESERVED_MAX", 500)
+    plain = [Record(offset=offset, timestamp=1, value=bytes([offset]) * 90) for offset in range(24)]
+    parts = [plain[:2], plain[2:14], plain[14:15], plain[15:22], plain[22:]]
+    reservations = Reservations()
+    with ArchiveWriter(topic_id=TOPIC, row_group_bytes_target=target) as writer:
+        for part in parts:
+            first, end = part[0].offset, part[-1].offset + 1
+            writer.add(source(0, first, end, make_batch(part, compression))._replace(reserve=reservations))
+            assert reservations.held_count == 0
+        file = writer.finish()
+    assert values(file) == [record.value for record in plain]
+    is_reserved = compression is not Compression.NONE
+    assert reservations.bytes_asked_for == ([DECOMPRESSED_BYTES_MAX] * 2 if is_reserved else [])
+
+
+def test_a_reservation_ends_where_a_batch_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iceberg_export.parquet.writer.UNPACKED_BYTES_UNRESERVED_MAX", 10)
+    payload = bytes(compress(Compression.ZSTD, b"\xff" * 100))
+    header = pack_header(
+        base_offset=0,
+        attributes=int(Compression.ZSTD),
+        last_offset_delta=0,
+        base_timestamp=1,
+        max_timestamp=1,
+        record_count=1,
+        records=payload,
+    )
+    reservations = Reservations()
+    with pytest.raises(InvalidBatch):
+        written(source(0, 0, 1, bytes(header) + payload)._replace(reserve=reservations))
+    assert (reservations.bytes_asked_for, reservations.held_count) == ([DECOMPRESSED_BYTES_MAX], 0)
+
+
+@pytest.mark.parametrize("target", [1, 300, 1_000, 1 << 22])
+def test_stored_batches_of_several_frames_keep_their_places(target: int) -> None:
+    """They unpack to more than their first frame says."""
+    plain = [Record(offset=offset, timestamp=1, value=bytes([offset]) * 90) for offset in range(24)]
+    with ArchiveWriter(topic_id=TOPIC, row_group_bytes_target=target) as writer:
+        for first in range(0, 24, 4):
+            whole = make_batch(plain[first : first + 4])
+            payload = whole[HEADER_BYTES:]
+            half = len(payload) // 2
+            frames = b"".join(bytes(compress(Compression.LZ4, part)) for part in (payload[:half], payload[half:]))
+            header = pack_header(
+                base_offset=0,
+                attributes=int(Compression.LZ4),
+                last_offset_delta=3,
+                base_timestamp=1,
+                max_timestamp=1,
+                record_count=4,
+                records=frames,
+            )
+            partition, offset = divmod(first, 12)
+            writer.add(source(partition, offset, offset + 4, bytes(header) + frames))
+        file = writer.finish()
+    table = pq.read_table(io.BytesIO(b"".join(file.parts)))
+    assert table.column("value").to_pylist() == [record.value for record in plain]
+    assert table.column("partition").to_pylist() == [0] * 12 + [1] * 12
+    assert table.column("offset").to_pylist() == [*range(12)] * 2
 
 
 def test_partitions_and_offsets_out_of_order_are_a_bug() -> None:

@@ -34,6 +34,33 @@ def test_what_was_compressed_comes_out(kind: Compression, data: bytes) -> None:
     assert decompress(kind, compress(kind, data), len(data)) == data
 
 
+@pytest.mark.parametrize("kind", CODECS)
+@pytest.mark.parametrize("output_bytes", [0, len(DATA) - 1, len(DATA), len(DATA) + 1, 2 * len(DATA)])
+def test_the_output_is_used_where_it_suffices(kind: Compression, output_bytes: int) -> None:
+    output = memoryview(bytearray(output_bytes))
+    found = decompress(kind, compress(kind, DATA), 2 * len(DATA), output=output)
+    assert found == DATA
+    assert (bytes(output[: len(DATA)]) == DATA) is (output_bytes >= len(DATA))
+    if output_bytes >= len(DATA):
+        found[0] = 0
+        assert output[0] == 0
+
+
+@pytest.mark.parametrize("behind", [b"", b"garbage!", gzip.compress(b"more"), b"\x1f\x8b\x08\0"])
+def test_members_of_gzip_are_the_same_in_an_output(behind: bytes) -> None:
+    packed = gzip.compress(DATA) + behind
+    output = memoryview(bytearray(2 * len(DATA)))
+    expected = decompress(Compression.GZIP, packed, 2 * len(DATA))
+    assert decompress(Compression.GZIP, packed, 2 * len(DATA), output=output) == expected
+
+
+@pytest.mark.parametrize("kind", CODECS)
+def test_damage_is_refused_in_an_output_too(kind: Compression) -> None:
+    packed = bytes(compress(kind, DATA))
+    with pytest.raises(DoesNotUnpack):
+        decompress(kind, packed[: len(packed) // 2], len(DATA), output=memoryview(bytearray(len(DATA))))
+
+
 @pytest.mark.parametrize("kind", Compression)
 def test_any_buffer_is_taken(kind: Compression) -> None:
     packed = bytearray(compress(kind, memoryview(DATA)))
