@@ -1,7 +1,6 @@
 """The counts that a manifest has of a file are those of a recount of the file as others read it."""
 
 import io
-from dataclasses import replace
 from functools import reduce
 from typing import Any
 
@@ -89,7 +88,7 @@ def test_keys_values_and_headers_are_counted(
         Record(offset=offset, timestamp=0, key=key, value=value, headers=headers)
         for offset, (key, value, headers) in enumerate(rows)
     ]
-    chunk = replace(source_chunk([None] * len(rows)), records=make_batch(records))
+    chunk = source_chunk([None] * len(rows))._replace(records=make_batch(records))
     check(chunk, planned_for(chunk, {1: SCHEMA}, leaves_out=False) if is_typed else None, row_group_bytes)
 
 
