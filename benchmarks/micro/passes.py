@@ -51,7 +51,7 @@ CASES = ((1000, 16 << 10, Compression.NONE), (1000, 16 << 10, Compression.ZSTD),
 """Bytes of a value, of a batch, and the codec."""
 
 
-class Bucket:
+class FilledBucket:
     """A state with one topic, and intake objects of which it knows."""
 
     def __init__(self, partitions: int) -> None:
@@ -121,7 +121,7 @@ class Steps:
             self.longest[name] = max(self.longest[name], took)
 
 
-async def archive_all(bucket: Bucket, steps: Steps) -> int:
+async def archive_all(bucket: FilledBucket, steps: Steps) -> int:
     """Passes over the topic until nothing is left, and how many there were."""
 
     async def run_in_thread(function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
@@ -159,7 +159,7 @@ async def measure(
     parts = [records[n : n + per_batch] for n in range(0, len(records) - per_batch + 1, per_batch)]
     raw_bytes = sum(len(make_batch(part)) - HEADER_BYTES for part in parts) // len(parts)
     batches = [(make_batch(part, codec), len(part)) for part in parts]
-    bucket = Bucket(partitions)
+    bucket = FilledBucket(partitions)
     objects = max((mib << 20) // (raw_bytes * partitions), 1)
     for number in range(objects):
         await bucket.put([batches[(number * partitions + row) % len(batches)] for row in range(partitions)])

@@ -10,6 +10,13 @@ RECORD_A = bytes.fromhex("14 00 00 00 02 6b 06 76 61 6c 00")
 RECORD_B = bytes.fromhex("18 00 0a 02 01 01 02 04 68 31 04 78 79")
 """Delta 5, offset 1, null key, null value, one header "h1" = "xy"."""
 RECORDS = RECORD_A + RECORD_B
+LZ4_HEAD = bytes.fromhex("04224d18604082")
+"""A frame of independent blocks of 64 KiB at most, without checksums."""
+
+
+def lz4_frame(data: bytes) -> bytes:
+    """One block that is stored as it is, and the end mark."""
+    return LZ4_HEAD + pack("<I", len(data) | 1 << 31) + data + bytes(4)
 
 
 @dataclass(kw_only=True)

@@ -8,6 +8,7 @@ import pytest
 
 from protocol.errors import DoesNotUnpack, ErrorCode
 from protocol.records.compression import Compression, compress, decompress
+from tests.support.records.record_batches import LZ4_HEAD, lz4_frame
 
 DATA = b"penstock " * 20_000
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
@@ -146,15 +147,6 @@ def test_a_damaged_member_behind_gzip_is_refused(behind: bytes) -> None:
 def test_many_small_members_of_gzip_are_read_in_little_time() -> None:
     packed = gzip.compress(b"") * 50_000 + gzip.compress(DATA) + b"garbage behind the last member"
     assert decompress(Compression.GZIP, packed, len(DATA)) == DATA
-
-
-LZ4_HEAD = bytes.fromhex("04224d18604082")
-"""A frame of independent blocks of 64 KiB at most, without checksums."""
-
-
-def lz4_frame(data: bytes) -> bytes:
-    """One block that is stored as it is, and the end mark."""
-    return LZ4_HEAD + pack("<I", len(data) | 1 << 31) + data + bytes(4)
 
 
 @pytest.mark.parametrize("behind", [b"g", b"garbage!", bytes(8), lz4_frame(b"more"), lz4_frame(b"more")[:5]])

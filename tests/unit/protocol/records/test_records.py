@@ -3,19 +3,17 @@
 import subprocess
 import sys
 from pathlib import Path
-from struct import pack
 
 import numpy as np
 import pytest
 
-from protocol.errors import DoesNotUnpack, ErrorCode, InvalidBatch
+from protocol.errors import ErrorCode, InvalidBatch
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.records import records
 from protocol.records import reference as record_reference
 from protocol.records.batch import check_crc, encode_varint, read_header, walk_batches
 from protocol.records.compression import Compression, compress
 from protocol.records.records import (
-    BatchRun,
     BytesColumn,
     EncodeColumns,
     RecordColumns,
@@ -27,15 +25,7 @@ from protocol.records.records import (
     validate_records,
     warm_kernels,
 )
-from tests.support.records.record_batches import RECORD_A, RECORD_B, RECORDS, hand_made
-
-LZ4_HEAD = bytes.fromhex("04224d18604082")
-
-
-def lz4_frame(data: bytes) -> bytes:
-    """One block, stored as it is."""
-    return LZ4_HEAD + pack("<I", len(data) | 1 << 31) + data + bytes(4)
-
+from tests.support.records.record_batches import RECORD_A, RECORD_B, RECORDS, hand_made, lz4_frame
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -452,82 +442,3 @@ class TestSeveralFramesOfLz4:
         batch = hand_made(attributes=int(Compression.LZ4), records=lz4_frame(RECORD_A) + lz4_frame(RECORD_A))
         with pytest.raises(InvalidBatch):
             decode_records(batch, read_header(batch))
-
-    def test_those_that_are_stored_are_read_in_a_run_too(self) -> None:
-        run, plain = BatchRun(), hand_made()
-        for batch in (plain, self.BATCH, plain):
-            run.add(batch, read_header(batch))
-        assert run.decode().timestamp.tolist() == [1_000, 1_005] * 3
-
-    def test_neither_way_helps_what_is_damaged_in_a_run(self) -> None:
-        batch = hand_made(attributes=int(Compression.LZ4), records=lz4_frame(RECORD_A) + lz4_frame(RECORD_A))
-        with pytest.raises(InvalidBatch, match="record 1 of 2"):
-            BatchRun().add(batch, read_header(batch))
-
-    def test_their_bytes_are_those_of_all_frames(self) -> None:
-        run = BatchRun()
-        assert run.add(self.BATCH, read_header(self.BATCH)) == run.byte_count == len(RECORDS)
-
-    def test_a_first_frame_of_too_few_bytes_for_the_records(self) -> None:
-        batch = hand_made(attributes=int(Compression.LZ4), records=lz4_frame(b"") + lz4_frame(RECORDS))
-        run = BatchRun()
-        assert run.add(batch, read_header(batch)) == len(RECORDS)
-        assert run.decode().timestamp.tolist() == [1_000, 1_005]
-
-
-class TestRuns:
-    """Cases that `tests/property/protocol/test_records.py` does not draw."""
-
-    def test_the_rest_of_a_batch(self) -> None:
-        batch = encode([(5, 6, b"k", b"v", []), (7, 8, None, b"w", [(b"h", None)])])
-        header = read_header(batch)
-        run = BatchRun()
-        run.add(batch, header)
-        columns = run.decode()
-        rest_first = int(columns.headers_first[0] + columns.headers_bytes[0])
-        run.add_last_records(header, columns.payload[rest_first:].tobytes(), 1)
-        run.add(batch, header)
-        assert run.byte_count == 2 * len(columns.payload) - rest_first
-        both = run.decode()
-        assert both.timestamp.tolist() == [8, 6, 8]
-        assert both.offset_delta.tolist() == [2, 0, 2]
-        assert text(both, int(both.value_first[0]), int(both.value_bytes[0])) == b"w"
-
-    def test_a_payload_is_valid_until_the_next_batch(self) -> None:
-        """One compressed batch is not copied: its records stand where the next ones are unpacked."""
-        first, second = (encode([(5, 6, b"k", value, [])], compression=Compression.ZSTD) for value in (b"v", b"w"))
-        run = BatchRun()
-        run.add(first, read_header(first))
-        columns = run.decode()
-        run.add(second, read_header(second))
-        assert columns.payload.tobytes() == decode_records(second, read_header(second)).payload.tobytes()
-
-    def test_the_base_timestamp_of_each_batch_is_checked(self) -> None:
-        run = BatchRun()
-        batch = hand_made()
-        run.add(batch, read_header(batch)._replace(base_timestamp=TIMESTAMP_MS_MAX + 1))
-        with pytest.raises(InvalidBatch, match="base timestamp"):
-            run.decode()
-
-    def test_a_count_beyond_the_bytes(self) -> None:
-        with pytest.raises(InvalidBatch, match="1000 records in"):
-            BatchRun().add(hand_made(), read_header(hand_made())._replace(record_count=1_000))
-
-    @pytest.mark.parametrize("kind", [kind for kind in Compression if kind is not Compression.NONE])
-    def test_what_does_not_fit_into_the_output_has_memory_of_its_own(
-        self, kind: Compression, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        rows: list[Row] = [(offset, 5, b"k", bytes(3_000), []) for offset in range(4)]
-        batch = encode(rows, compression=kind)
-        header = read_header(batch)
-        monkeypatch.setattr(records, "RUN_OUTPUT_BYTES", 8 * header.batch_bytes + 100)
-        run = BatchRun()
-        assert [run.add(batch, header) for _ in range(3)] == [len(decode_records(batch, header).payload)] * 3
-        columns = run.decode()
-        values = zip(columns.value_first.tolist(), columns.value_bytes.tolist(), strict=True)
-        assert [text(columns, first, size) for first, size in values] == [bytes(3_000)] * 12
-
-    def test_more_than_is_allowed_does_not_unpack(self) -> None:
-        batch = encode([(5, 6, b"k", bytes(100_000), [])], compression=Compression.ZSTD)
-        with pytest.raises(DoesNotUnpack):
-            BatchRun().add(batch, read_header(batch), unpacked_bytes_max=50_000)
