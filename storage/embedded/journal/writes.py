@@ -5,15 +5,12 @@ from collections.abc import Sequence
 from crc32c import crc32c
 
 from storage.embedded.journal.format import (
-    FILE_HEADER_BYTES,
     NO_SUCCESSOR,
     RECORD_HEADER_BYTES,
     RECORDS_PER_WRITE_MAX,
-    FileHeader,
     JournalRecord,
     RecordKind,
     aligned,
-    encode_file_header,
     encode_record_header,
     padding,
 )
@@ -22,12 +19,11 @@ from storage.object_store import Buffer
 
 
 class JournalWrite:
-    """The records of the write `number`, which go to the end of `file`; the first write begins it with its header."""
+    """The records of the write `number`, which go to the end of `file`."""
 
-    def __init__(self, file: JournalFile, number: int, *, is_synced_before: bool) -> None:
+    def __init__(self, file: JournalFile, number: int) -> None:
         self._file = file
         self._number = number
-        self._is_synced_before = is_synced_before
         self._records: list[tuple[RecordKind, str, int, Sequence[Buffer]]] = []
 
     def add(self, kind: RecordKind, parts: Sequence[Buffer], *, name: str = "", stamp: int = 0) -> None:
@@ -43,10 +39,6 @@ class JournalWrite:
         assert 0 < len(self._records) <= RECORDS_PER_WRITE_MAX, f"{len(self._records)} records in a write"
         file, position = self._file, self._file.end
         parts: list[Buffer] = []
-        if not position:
-            header = FileHeader(number=file.number, nonce=file.nonce, write_first=file.write_first)
-            parts.append(encode_file_header(header))
-            position = FILE_HEADER_BYTES
         locations: list[RecordLocation] = []
         for index, (kind, name, stamp, payload) in enumerate(self._records):
             record = self._record(index, kind, name, stamp, payload)
@@ -81,11 +73,10 @@ class JournalWrite:
             payload_first=RECORD_HEADER_BYTES,  # and the name: it is not stored
             payload_bytes=payload_bytes,
             payload_crc=crc,
-            is_synced_before=self._is_synced_before,
         )
 
 
-def encode_end(nonce: bytes, write_next: int, *, successor: int = NO_SUCCESSOR, is_synced_before: bool) -> bytes:
+def encode_end(nonce: bytes, write_next: int, *, successor: int = NO_SUCCESSOR) -> bytes:
     """The record that ends a file behind the write before `write_next`. `successor`: the number of the file behind."""
     record = JournalRecord(
         kind=RecordKind.END,
@@ -97,6 +88,5 @@ def encode_end(nonce: bytes, write_next: int, *, successor: int = NO_SUCCESSOR, 
         payload_first=RECORD_HEADER_BYTES,
         payload_bytes=0,
         payload_crc=crc32c(b""),
-        is_synced_before=is_synced_before,
     )
     return encode_record_header(record, nonce)

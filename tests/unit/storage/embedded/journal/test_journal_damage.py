@@ -1,20 +1,37 @@
 """What a start and a read do about bytes that have changed in a journal, and files that moved (safety rule S20)."""
 
 import errno
+import random
 import shutil
 from pathlib import Path
 
 import pytest
 
+from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORDS_FIRST
 from storage.embedded.journal.opening import EVERY_WRITE
+from storage.embedded.journal.records import Fate, RecordLocation
+from storage.embedded.journal.scan import NO_WRITE
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
-from tests.support.journal.journal_bytes import flipped
-from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, opened_journal, torn
-from tests.support.packs.simulated_disk import PackDisk
+from tests.support.journal.journal_bytes import a_write, an_object, flipped
+from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, nonces, opened_journal
+from tests.support.packs.simulated_disk import PackDisk, torn
 
 LARGE = b"l" * FILE_BYTES
 ROWS = 16
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+def zero(path: Path, first: int, end: int) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:first] + bytes(end - first) + content[end:])
 
 
 @pytest.fixture
@@ -72,7 +89,8 @@ class TestBits:
         entries = [b"entry %d" % row for row in range(ROWS)]
         for file in sorted(folder.iterdir()):
             whole = file.read_bytes()
-            for byte in range(0, len(whole), 7):
+            # Nothing lies between the two copies of the header.
+            for byte in (*range(0, RECORDS_FIRST, 61), *range(RECORDS_FIRST, len(whole), 7)):
                 file.write_bytes(flipped(whole, byte * 8 + byte % 8))
                 kept = {path: path.read_bytes() for path in folder.iterdir()}
                 with opened_journal(folder, nonce_first=500) as user:
@@ -87,8 +105,10 @@ class TestBits:
                     assert len(lost) + len(lost_entries) <= (3 if is_last_write else 1), (file.name, byte)
                     if is_last_write:
                         assert lost_entries in ([], entries[-1:])
-                    is_noticed = bool(certain or uncertain) or b"damaged" in entries_right
-                    assert is_noticed or lost <= user.content.objects.keys(), (file.name, byte)
+                    is_seen_by_readers = lost <= user.content.objects.keys() and (
+                        not lost_entries or b"damaged" in entries_right
+                    )
+                    assert certain or uncertain or is_seen_by_readers, (file.name, byte)
                 for path, content in kept.items():
                     path.write_bytes(content)
                 file.write_bytes(whole)
@@ -98,7 +118,7 @@ class TestBits:
             location = user.append("a", payload=LARGE, entry=b"1").objects[0]
             user.append("b", entry=b"2")
             path = user.path(location.file)
-        content = flipped(path.read_bytes(), 64 * 8 + 100)
+        content = flipped(path.read_bytes(), RECORDS_FIRST * 8 + 100)
         path.write_bytes(content)
         for start in range(2):
             with opened_journal(folder, nonce_first=10 + start, released_write=100) as user:
@@ -116,14 +136,15 @@ class TestTorn:
                 user.append(f"{row}", payload=bytes([row]) * 150, entry=b"%d" % row)
             path = user.last_file()
             before = path.read_bytes()
-            user.append("x", "y", payload=b"x" * 700, entry=b"last")
+            end = user.append("x", "y", payload=b"x" * 700, entry=b"last").entries[0].end
             after = path.read_bytes()
             killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
         is_new = [bool(seed * 0x9E3779B1 >> row & 1) for row in range(len(after) // 512 + 1)]
-        (killed / path.name).write_bytes(torn(before, after, lambda row: is_new[row]))
+        left = torn(before, after, lambda row: is_new[row])
+        is_whole = left[:end] == after[:end]
+        (killed / path.name).write_bytes(left)
         with opened_journal(killed, nonce_first=10) as user:
-            is_whole = user.entries() == [b"0", b"1", b"2", b"last"]
-            assert is_whole or user.entries() == [b"0", b"1", b"2"]
+            assert user.entries() == [b"0", b"1", b"2", *([b"last"] if is_whole else [])]
             assert user.objects().keys() == {"0", "1", "2"} | ({"x", "y"} if is_whole else set())
             assert user.details() == []
             user.append("next", entry=b"next")
@@ -141,26 +162,205 @@ class TestTorn:
             user.append("a", payload=LARGE, entry=b"1", state=b"s")
             if is_reused:
                 user.delete("old", old)
-            before = user.path(old.file).read_bytes() if is_reused else b""
-            killed = tmp_path / "killed" / "journal"
+            copies: list[Path] = []
 
-            def kill() -> None:
-                if not killed.exists():
-                    shutil.copytree(folder, killed)
+            def copy() -> None:
+                copies.append(shutil.copytree(folder, tmp_path / str(len(copies)) / "journal"))
 
-            user.disk.before["sync_data"] = kill
-            user.append("x", payload=b"x" * 1_500, entry=b"last")
-            path = killed / user.last_file().name
-            after = path.read_bytes()
+            user.disk.before["sync_data"] = copy
+            end = user.append("x", payload=b"x" * 1_500, entry=b"last").entries[0].end
+            path = user.last_file().name
+        # Synced one after the other: the header, the write, and the end of the file before.
+        header, killed, _ = copies[:3]
+        before = max(header.iterdir(), key=lambda file: (file.name == path, file.stat().st_mtime_ns)).read_bytes()
+        after = (killed / path).read_bytes()
         is_new = [bool(seed >> row % 4 & 1) for row in range(len(after) // 512 + 1)]
-        path.write_bytes(torn(before, after, lambda row: is_new[row]))
+        left = torn(before, after, lambda row: is_new[row])
+        is_whole = left[:end] == after[:end]
+        (killed / path).write_bytes(left)
         with opened_journal(killed, nonce_first=10, released_write=0, state=b"s") as user:
-            is_whole = "x" in user.content.objects
             assert right_entries(user)[-1] == (b"last" if is_whole else b"1")
-            assert user.objects().keys() - {"old"} == {"a", "x"} - (set() if is_whole else {"x"})
+            assert user.objects().keys() - {"old"} == ({"a", "x"} if is_whole else {"a"})
             assert user.details() == []
             user.append("next", entry=b"next")
             assert user.read("next", user.append("next").objects[0]) == b"payload"
+
+    @pytest.mark.parametrize("operation", ["write_at", "sync_data", "rename", "sync_directory"])
+    @pytest.mark.parametrize("is_reused", [False, True], ids=["a new file", "a file that was used before"])
+    @pytest.mark.parametrize("skipped", range(3))
+    def test_a_kill_while_a_file_is_begun_costs_nothing(
+        self, folder: Path, operation: str, is_reused: bool, skipped: int
+    ) -> None:
+        with opened_journal(folder, released_write=0) as user:
+            (old,) = user.append("old", payload=LARGE, entry=b"0").objects
+            user.append("a", payload=LARGE, entry=b"1", state=b"s")
+            if is_reused:
+                user.delete("old", old)
+            calls = iter([*[lambda: None] * skipped, kill])
+            user.disk.before[operation] = lambda: next(calls, kill)()
+            is_killed = False
+            try:
+                user.append("x", entry=b"last")
+            except Killed:
+                is_killed = True
+            assert is_killed or skipped or (operation == "rename" and not is_reused)
+            user.disk.kill()
+        for start in range(2):
+            with opened_journal(folder, user.disk, nonce_first=10 + start, released_write=0, state=b"s") as user:
+                assert right_entries(user)[-1] in ([b"1", b"last"] if is_killed else [b"last"])
+                assert user.damages == []
+                assert user.content.damaged_write == NO_WRITE
+                user.journal.take_back_unneeded()
+                assert len(user.files()) <= 4
+
+
+class TestSettling:
+    """What a process that was killed has written may be in the page cache alone. A start that counts it syncs it."""
+
+    def test_what_a_start_counts_survives_a_loss_of_power(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append("a", entry=b"1")
+            disk.before["sync_data"] = kill
+            with pytest.raises(Killed):
+                user.append("b", entry=b"2")
+            disk.kill()
+        assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "before") == [b"1"]
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert user.entries() == [b"1", b"2"]
+            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
+
+    def test_so_it_is_where_its_sync_has_failed_and_dropped_its_pages(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        disk.drops_pages = True
+        with opened_journal(folder, disk) as user:
+            user.append("a", entry=b"1")
+            disk.fail("sync_data", errno.EIO)
+            disk.before["truncate"] = kill
+            with pytest.raises(Killed):
+                user.append("b", payload=b"b" * 2 * SECTOR_BYTES, entry=b"2")
+            disk.kill()
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert user.entries() == [b"1", b"2"]
+            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
+
+    def test_so_it_is_in_a_file_that_is_set_aside(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            (damaged,) = user.append("a", entry=b"1").objects
+            user.append("b", entry=b"2")
+            path = user.path(damaged.file)
+            disk.before["sync_data"] = kill
+            with pytest.raises(Killed):
+                user.append("c", entry=b"3")
+            disk.kill()
+        with path.open("r+b") as file:
+            file.seek(damaged.record_first + 20)
+            file.write(b"????")
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert (user.entries(), list(user.objects())) == ([b"1", b"2", b"3"], ["b", "c"])
+            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2", b"3"]
+
+    @pytest.mark.parametrize("operation", ["open_existing", "write_at", "sync_data"])
+    def test_a_start_that_cannot_sync_it_fails_and_the_next_one_succeeds(
+        self, folder: Path, tmp_path: Path, operation: str
+    ) -> None:
+        disk = PackDisk()
+        disk.drops_pages = True
+        with opened_journal(folder, disk) as user:
+            user.append("a", entry=b"1")
+            disk.before["sync_data"] = kill
+            with pytest.raises(Killed):
+                user.append("b", entry=b"2")
+            disk.kill()
+        (path,) = folder.iterdir()
+        end = path.read_bytes()
+
+        def fail_settling() -> None:
+            """Once everything was read: the folder's lock is taken before, and files are opened twice."""
+            if disk.calls[operation] > before[operation] + (2 if operation == "open_existing" else 0):
+                raise OSError(errno.EIO, "Input/output error")
+
+        before = disk.calls.copy()
+        disk.before[operation] = fail_settling
+        with pytest.raises(OSError, match="Input/output"), opened_journal(folder, disk, nonce_first=10):
+            pass
+        assert disk.open == set()
+        assert path.read_bytes() == end, "no end vouches for it"
+        disk.before.clear()
+        with opened_journal(folder, disk, nonce_first=20) as user:
+            assert user.entries() == [b"1", b"2"]
+            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
+
+    def test_an_end_that_could_not_be_written_costs_nothing(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append("a", entry=b"1")
+            disk.before["sync_data"] = kill
+            with pytest.raises(Killed):
+                user.append("b", entry=b"2")
+            disk.kill()
+        writes = iter([None])
+        disk.before["write_at"] = lambda: disk.fail("write_at", errno.EIO) if next(writes, 1) else None
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            disk.before.clear()
+            disk.failures.clear()
+            assert user.content.objects["a"].file.is_open_ended
+            user.append("c", entry=b"3")
+        with opened_journal(folder, disk, nonce_first=20) as user:
+            assert (user.entries(), user.damages) == ([b"1", b"2", b"3"], [])
+
+    def test_what_was_written_without_syncs_is_synced_by_a_start_with_syncs(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk, is_durable=False) as user:
+            user.append("a", payload=LARGE, entry=b"1")
+            user.append("b", entry=b"2")
+        assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "before") == []
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert user.entries() == [b"1", b"2"]
+            user.append("c", entry=b"3")
+            restored = disk.restore(folder, tmp_path / "after" / "journal")
+        with opened_journal(restored, nonce_first=100) as user:
+            assert (user.entries(), user.damages) == ([b"1", b"2", b"3"], [])
+
+
+def numbers_after_a_loss_of_power(disk: PackDisk, folder: Path, target: Path) -> list[bytes]:
+    with opened_journal(disk.restore(folder, target / "journal"), nonce_first=100) as user:
+        return user.entries()
+
+
+class TestWithoutSyncs:
+    @pytest.mark.parametrize("seed", range(30))
+    def test_a_loss_of_power_leaves_a_prefix_of_the_writes(self, folder: Path, tmp_path: Path, seed: int) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk, is_durable=False) as user:
+            for row in range(12):
+                user.append(f"{row}", payload=b"%d" % row * 300, entry=b"%d" % row)
+            restored = disk.restore(folder, tmp_path / "restored" / "journal", random.Random(seed))
+        for start in range(2):
+            with opened_journal(restored, nonce_first=100 + start) as user:
+                count = len(user.entries())
+                assert user.entries() == [b"%d" % row for row in range(count)]
+                assert user.objects().keys() == {str(row) for row in range(count)}
+                assert (user.details(), user.content.damaged_write) == ([], NO_WRITE)
+
+    def test_of_files_behind_one_that_was_torn_nothing_counts_then_or_later(self, folder: Path, tmp_path: Path) -> None:
+        with opened_journal(folder, is_durable=False) as user:
+            for row in range(3):
+                user.append(f"{row}", payload=LARGE, entry=b"%d" % row)
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        second = sorted(killed.iterdir())[1]
+        zero(second, RECORDS_FIRST + 200, second.stat().st_size)
+        with opened_journal(killed, nonce_first=10, is_durable=False) as user:
+            assert user.entries() == [b"0"]
+            assert user.details(is_certain=False) == [
+                f"its last write is not whole: it ends at byte {RECORDS_FIRST}",
+                "it is left out, as an earlier file is not whole",
+            ]
+            user.append("new", entry=b"new")
+        with opened_journal(killed, nonce_first=20) as user:
+            assert (user.entries(), user.objects().keys()) == ([b"0", b"new"], {"0", "new"})
+            assert user.damages == []
 
 
 class TestFilesThatMoved:
@@ -181,10 +381,16 @@ class TestFilesThatMoved:
                 assert user.objects().keys() == {"0", "1", "2"}
                 assert (user.entries(), user.states()[-1]) == ([b"0", b"1", b"2"], b"s2")
                 assert user.details() == ["it is another file by its header"] * 2
-                user.journal.mark_dead(list(user.content.objects.values())[:0])
                 user.journal.release(100)
                 user.journal.take_back_unneeded()
                 assert set(three) <= set(folder.iterdir())
+        with opened_journal(folder, nonce_first=20, released_write=100) as user:
+            user.journal.mark_dead(list(user.content.objects.values()))
+            user.append("next")
+            user.journal.take_back_unneeded()
+            user.journal.drop_spares()
+            assert set(three[:2]) <= set(folder.iterdir()), "what it held is not known for certain"
+            assert three[2] not in folder.iterdir()
 
     def test_a_copy_counts_for_nothing_and_stays(self, folder: Path, three: list[Path]) -> None:
         copy = folder / "00000009ffffffff.journal"
@@ -212,7 +418,32 @@ class TestFilesThatMoved:
         three[2].unlink()
         with opened_journal(folder, nonce_first=10) as user:
             assert user.content.damaged_write == EVERY_WRITE
-            assert user.details() == [f"it is missing: it was begun behind {three[1]}"]
+            assert user.content.has_gaps
+            assert user.details() == [f"its records are missing: it was begun behind {three[1]}"]
+
+    def test_so_is_one_of_which_only_the_header_is_left(self, folder: Path, three: list[Path]) -> None:
+        zero(three[2], RECORDS_FIRST, three[2].stat().st_size)
+        content = three[2].read_bytes()
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start) as user:
+                assert (user.content.damaged_write == EVERY_WRITE) is (start == 0), "later writes prove what is there"
+                assert user.content.has_gaps
+                assert f"its records are missing: it was begun behind {three[1]}" in user.details()
+                user.append("next")
+                assert three[2].read_bytes() == content
+
+    def test_a_lost_tail_of_a_file_is_noticed(self, folder: Path) -> None:
+        """It was ended: nothing but its own end, and what follows, says how long it was."""
+        with opened_journal(folder) as user:
+            user.append("0", payload=b"0" * 300, entry=b"0")
+            (location,) = user.append("1", payload=LARGE, entry=b"1").objects
+            user.append("2", payload=LARGE, entry=b"2")
+            path = user.path(location.file)
+        zero(path, location.record_first, path.stat().st_size)
+        with opened_journal(folder, nonce_first=10) as user:
+            assert (user.entries(), user.objects().keys()) == ([b"0", b"2"], {"0", "2"})
+            assert user.details() == [f"from byte {location.record_first} on it holds no readable record"]
+            assert user.content.damaged_write == 2
 
     @pytest.mark.parametrize("row", [1, 2])
     def test_a_file_of_which_nothing_is_readable_is_reported_and_stays(
@@ -248,17 +479,139 @@ class TestFilesThatMoved:
                 user.journal.mark_dead([location])
 
 
+class TestSetAside:
+    def test_files_behind_one_without_an_end_are_given_back_but_the_next(self, folder: Path, tmp_path: Path) -> None:
+        """Nothing is written into a file with damage. The one behind it says where it ends, and no other has to."""
+        with opened_journal(folder) as user:
+            (damaged,) = user.append("a", entry=b"1").objects
+            user.append("b", entry=b"2")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        path = killed / user.path(damaged.file).name
+        path.write_bytes(flipped(path.read_bytes(), damaged.record_first * 8 + 100))
+        for start in range(3):
+            with opened_journal(killed, nonce_first=10 + 10 * start, released_write=100) as user:
+                assert user.content.has_gaps
+                locations: list[RecordLocation] = []
+                for row in range(4):
+                    locations += user.append(f"{start} {row}", payload=LARGE).objects
+                user.append("last")
+                user.journal.mark_dead(locations)
+                user.journal.take_back_unneeded()
+                user.journal.drop_spares()
+                assert path.exists()
+                assert len(user.files()) == 3 + (start > 0), "with the next one, and those with the last objects"
+                user.journal.mark_dead([each for key, each in user.content.objects.items() if key == "last"])
+
+    def test_a_file_that_cannot_be_marked_where_it_ends_is_removed_durably_before_the_next(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk, released_write=0) as user:
+            (first,) = user.append("a", entry=b"1", state=b"s").objects
+
+            def fail_mark() -> None:
+                disk.before.clear()
+                disk.fail("write_at", errno.EIO)
+
+            disk.before["sync_data"] = fail_mark
+            disk.fail("sync_data", errno.EIO)
+            disk.fail("truncate", errno.EIO, times=2)
+            with pytest.raises(OSError, match="Input/output"):
+                user.append("lost", entry=b"lost")
+            (second,) = user.append("b", payload=LARGE).objects
+            user.append("c", payload=LARGE, entry=b"2", state=b"s")
+            user.journal.mark_dead([first, second])
+            user.journal.take_back_unneeded()
+            disk.before["rename"] = kill
+            with pytest.raises(Killed):
+                user.append("d")
+            restored = disk.restore(folder, tmp_path / "restored" / "journal")
+            disk.kill()
+        with opened_journal(restored, nonce_first=10, released_write=0, state=b"s") as user:
+            assert (user.objects().keys(), user.entries(), user.damages) == ({"c"}, [b"2"], [])
+
+
+class TestForgedRecords:
+    """A producer writes what looks like records into a payload: nothing but the header says whose they are."""
+
+    FORGED = a_write(0, an_object("x" * 8), nonce=nonces(777)()) * 3
+
+    @pytest.mark.parametrize("is_eio", [True, False], ids=["EIO", "zeros"])
+    @pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)], ids=["one copy", "the other copy", "both copies"])
+    def test_they_are_not_believed_where_the_header_is_lost(
+        self, folder: Path, is_eio: bool, lost: tuple[int, ...]
+    ) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append("before", payload=LARGE, entry=b"1")
+            forged = self.FORGED.replace(b"x" * 8, b"\xff" * 8)
+            (location,) = user.append("a", payload=bytes(3) + self.FORGED + forged, entry=b"2").objects
+            user.append(entry=b"3" * FILE_BYTES)
+            user.append("behind", entry=b"4")
+            path = user.path(location.file)
+        for row in lost:
+            first = FILE_HEADER_POSITIONS[row]
+            if is_eio:
+                disk.spoil(path, first)
+            else:
+                zero(path, first, first + FILE_HEADER_BYTES)
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert user.content.objects.keys() <= {"before", "a", "behind"}
+            assert user.entries()[0] == b"1"
+            assert user.entries()[-1] == b"4"
+            assert user.details()
+            assert user.content.has_gaps
+            assert path.exists()
+
+
 class TestUnreadableSectors:
+    @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+    @pytest.mark.parametrize("is_eio", [True, False], ids=["EIO", "zeros"])
+    def test_no_bad_sector_costs_an_acknowledged_entry_without_being_noticed(
+        self, folder: Path, tmp_path: Path, is_eio: bool, is_killed: bool
+    ) -> None:
+        """But for zeros in the last sector: they look like writes that never came."""
+        entries = [b"%d" % row * 600 for row in range(24)]
+        disk = PackDisk()
+        with opened_journal(folder, disk, file_bytes=5 * SECTOR_BYTES) as user:
+            locations = [user.append(entry=entry).entries[0] for entry in entries]
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        folder = killed if is_killed else folder
+        names = [path.name for path in sorted(folder.iterdir())]
+        assert len(names) == 2
+        last_sector = locations[-1].end // SECTOR_BYTES
+        last_file = locations[-1].file
+        lasting = [each for each in locations if each.file is not last_file or each.end <= last_sector * SECTOR_BYTES]
+        for name in names:
+            for sector in range((folder / name).stat().st_size // SECTOR_BYTES + 1):
+                copy = shutil.copytree(folder, tmp_path / f"{name}.{sector}" / "journal")
+                if is_eio:
+                    disk.spoil(copy / name, sector * SECTOR_BYTES)
+                else:
+                    zero(copy / name, sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES)
+                with opened_journal(copy, disk, nonce_first=10) as user:
+                    found = right_entries(user)
+                    lost = [row for row, entry in enumerate(entries) if entry not in found]
+                    newest = user.content.entries[-1].write if user.content.entries else -1
+                    is_proved = newest >= user.content.damaged_write
+                    if not is_eio and (name, sector) == (names[-1], last_sector):
+                        assert found == entries[: len(lasting)]
+                        continue
+                    is_complete = not lost or b"damaged" in found or lost[-1] < newest
+                    assert is_complete or not is_proved, (name, sector)
+                    assert user.details() or not lost or b"damaged" in found, (name, sector)
+                shutil.rmtree(copy.parent)
+
     def test_a_bad_sector_costs_what_lies_in_it(self, folder: Path) -> None:
         disk = PackDisk()
         with opened_journal(folder, disk) as user:
             location = user.append("a", payload=b"a" * 3 * SECTOR_BYTES, entry=b"1").objects[0]
             user.append("b", entry=b"2")
             path = user.path(location.file)
-            disk.spoil(path, SECTOR_BYTES)
+            disk.spoil(path, 2 * SECTOR_BYTES)
             with pytest.raises(ObjectDamaged, match="cannot be read: Input/output error"):
                 user.read("a", location)
-            assert location.file.is_set_aside
+            assert location.file.fate is Fate.KEEP
         with opened_journal(folder, disk, nonce_first=10) as user:
             assert user.entries() == [b"1", b"2"]
             assert list(user.content.objects) == ["a", "b"]
@@ -268,7 +621,28 @@ class TestUnreadableSectors:
         with opened_journal(folder, disk) as user:
             user.append("a", payload=b"a" * 3 * SECTOR_BYTES, entry=b"1")
             killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
-        disk.spoil(next(killed.iterdir()), SECTOR_BYTES, errno.EIO)
+        disk.spoil(next(killed.iterdir()), 2 * SECTOR_BYTES, errno.EIO)
         with opened_journal(killed, disk, nonce_first=10) as user:
             assert user.content.damaged_write == EVERY_WRITE
-            assert user.details()[0].startswith(f"bytes {SECTOR_BYTES} to {2 * SECTOR_BYTES} cannot be read")
+            assert user.details()[0].startswith(f"bytes {2 * SECTOR_BYTES} to {3 * SECTOR_BYTES} cannot be read")
+
+
+class TestMarksBesideAppends:
+    @pytest.mark.parametrize("operation", ["open_existing", "write_at", "sync_data"])
+    def test_a_mark_hits_its_own_file_though_another_one_is_begun_meanwhile(self, folder: Path, operation: str) -> None:
+        with opened_journal(folder, released_write=100) as user:
+            (first,) = user.append("a", payload=LARGE).objects
+            (second,) = user.append("b", payload=LARGE).objects
+            user.append("c", payload=LARGE)
+
+            def go_on() -> None:
+                user.disk.before.clear()
+                user.delete("b", second)
+                user.append("d", payload=LARGE)
+                user.append("e", payload=LARGE)
+
+            user.disk.before[operation] = go_on
+            user.journal.mark_dead([first])
+            user.journal.take_back_unneeded()
+        with opened_journal(folder, nonce_first=10, released_write=100) as user:
+            assert (user.objects().keys(), user.damages) == ({"c", "d", "e"}, [])
