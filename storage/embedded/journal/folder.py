@@ -92,22 +92,18 @@ class JournalFolder:
         """A spare file that has become another one; None where there is none. One that somebody has removed is
         forgotten, and one that cannot be used waits on: with a header that no other file has."""
         for spare in self._spares():
-            header = new_header()
+            header, descriptor = new_header(), -1
             try:
                 descriptor = self._files.open_existing(self._path(spare), is_writing=True)
-            except FileNotFoundError:
-                continue
-            except OSError:
-                self._spare.append(spare)
-                continue
-            try:
                 self._write_header(descriptor, header)
                 self._files.rename(self._path(spare), self._path(header.number))
-            except OSError:
-                self._files.close(descriptor)
-                self._spare.append(spare)
-                continue
-            return header, descriptor
+            except OSError as error:
+                if descriptor >= 0:
+                    self._files.close(descriptor)
+                if not isinstance(error, FileNotFoundError):
+                    self._spare.append(spare)
+            else:
+                return header, descriptor
         return None
 
     def _create(self, header: FileHeader) -> tuple[FileHeader, int]:

@@ -30,7 +30,7 @@ from storage.embedded.journal.format import (
 from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFiles
 from storage.embedded.journal.reading import RecordReader
 from storage.embedded.journal.records import Fate, JournalContent, JournalEntry, JournalFile, RecordLocation, Written
-from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 from storage.embedded.local_files import Files
 from storage.object_store import Buffer, ObjectToPut
 from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
@@ -151,23 +151,21 @@ class Journal:
         assert self._unsettled is None, "a journal is settled before it is written"
         self._check_writer()
         opened = self._open_for_append()
-        write = JournalWrite(opened.file, self._write_next)
         first_state = self._current_state() if opened is self._next and state is None else b""
-        if first_state:
-            write.add(RecordKind.STATE, [first_state])
-        objects_first = write.count
-        for stored in objects:
-            write.add(RecordKind.OBJECT, stored.parts, name=stored.key, stamp=stored.modified_ms)
-        for entry in entries:
-            write.add(RecordKind.ENTRY, entry.parts, stamp=entry.stamp)
+        records = [NewRecord(RecordKind.STATE, [first_state])] if first_state else []
+        objects_first, entries_first = len(records), len(records) + len(objects)
+        records += [NewRecord(RecordKind.OBJECT, new.parts, name=new.key, stamp=new.modified_ms) for new in objects]
+        records += [NewRecord(RecordKind.ENTRY, entry.parts, stamp=entry.stamp) for entry in entries]
         if state is not None:
-            write.add(RecordKind.STATE, [state])
-        parts, locations = write.encode()
+            records.append(NewRecord(RecordKind.STATE, [state]))
+        parts, locations = encode_write(opened.file, self._write_next, records)
         end = locations[-1].end
         self._write(opened, parts, end)
         if opened is self._next:
-            self._take_over(opened)
-        entries_first = objects_first + len(objects)
+            # The file before says by which one it is followed, once that is durable: a missing one is noticed.
+            self._next = None
+            self._end_current(successor=opened.file.number)
+            self._current = opened
         written = Written(
             write=self._write_next,
             objects=locations[objects_first:entries_first],
@@ -295,7 +293,8 @@ class Journal:
         """Make what a start has found durable, and mark where files end: then nothing in them can be torn any more.
 
         What a process that was killed has written may be in the page cache alone. A sync of its that failed may even
-        have left it there as if it were written. So it is written again. Raises `OSError`.
+        have left it there as if it were on the disk: so writes that nothing vouches for are written again. Raises
+        `OSError`.
         """
         for opened in begun:
             file = opened.file
@@ -303,21 +302,18 @@ class Journal:
             if opened.is_renamed and self._is_needed(file):
                 file.raise_fate(Fate.KEEP)
                 self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
-            if self._is_durable and opened.unsynced_first < file.end:
+            if self._is_durable:
                 with self.records.opened(file, is_writing=True) as descriptor:
-                    self._write_again(descriptor, opened.unsynced_first, file.end)
+                    for first in range(opened.unsynced_first, file.end, _COPY_BYTES):
+                        content = self._files.read_at(descriptor, min(_COPY_BYTES, file.end - first), first)
+                        self._files.write_at(descriptor, [content], first)
+                    self._files.sync_data(descriptor)
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
             if file.is_open_ended and file.fate is not Fate.KEEP:
                 has_successor = behind is not None and behind.file.has_writes
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
                     self._mark_end(descriptor, file, behind.file.own_number if has_successor else NO_SUCCESSOR)
-
-    def _write_again(self, descriptor: int, first: int, end: int) -> None:
-        for position in range(first, end, _COPY_BYTES):
-            content = self._files.read_at(descriptor, min(_COPY_BYTES, end - position), position)
-            self._files.write_at(descriptor, [content], position)
-        self._files.sync_data(descriptor)
 
     # Appending.
 
@@ -351,15 +347,6 @@ class Journal:
                 self._discard(opened)
                 raise
         return opened
-
-    def _take_over(self, opened: _OpenFile) -> None:
-        """Append to the next file from now on, of which the first write is durable, and end the one before.
-
-        That file says by which one it is followed: so that a missing one is noticed.
-        """
-        self._next = None
-        self._end_current(successor=opened.file.number)
-        self._current = opened
 
     def _write(self, opened: _OpenFile, parts: Sequence[Buffer], end: int) -> None:
         """Write and sync. A full disk rejects a write before any of it is written: the file gets blocks ahead of use.

@@ -7,10 +7,12 @@ renamed is read by its own header. Judgement: `storage.embedded.journal.scan`.
 import errno
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 from crc32c import crc32c
 
@@ -30,7 +32,7 @@ from storage.embedded.journal.records import (
     RecordLocation,
     location_of,
 )
-from storage.embedded.journal.scan import NO_WRITE, FileScan, LocatedRecord, file_header, judge, scan_file
+from storage.embedded.journal.scan import FileScan, LocatedRecord, file_header, judge, scan_file
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import StoreMisconfigured
@@ -44,13 +46,6 @@ EVERY_WRITE: Final = 1 << 63
 _FILE_NAME = re.compile(rf"([0-9a-f]{{16}}){re.escape(SUFFIX)}")
 _AHEAD_BYTES: Final = 1 << 14
 """How much is read at once of headers: some tens of small records, and little beside one large record."""
-
-
-class _NamedHeader(NamedTuple):
-    """The number that a file is called by, and its header."""
-
-    number: int
-    header: FileHeader
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,7 +68,7 @@ class OpenedFile:
         return self.file.number != self.file.own_number
 
     def leave_out(self) -> None:
-        """Let nothing in it count: without syncs a crash has torn an earlier file."""
+        """Let nothing in it count."""
         self.objects, self.entries, self.states = [], LocationColumns(), []
         self.file.end = self.unsynced_first = RECORDS_FIRST
         self.file.write_end = self.write_first
@@ -101,6 +96,8 @@ class JournalFiles:
         self._files = files
         self._on_damage = on_damage
         self._unreadable: list[int] = []
+        """The numbers of files that had records, and of which nothing can be read."""
+        self._headless: list[int] = []
 
     def path(self, number: int) -> str:
         return f"{self._folder}/{number:016x}{SUFFIX}"
@@ -108,96 +105,73 @@ class JournalFiles:
     def numbers(self) -> list[int]:
         """The numbers of the files. An entry that has the name of one and is none is left out: a pipe would keep its
         reader waiting."""
-        return sorted(int(entry.name[:16], 16) for entry in self._entries() if entry.is_file())
-
-    def strays(self) -> Sequence[StoreDamage]:
-        """The entries that have the name of a file of the journal and are none."""
-        strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
-        return [
-            StoreDamage(
-                file=self.path(int(entry.name[:16], 16)), detail="it is no regular file, and has the name of one"
-            )
-            for entry in sorted(strays, key=lambda entry: entry.name)
-        ]
+        return [_number(entry) for entry in self._entries() if entry.is_file()]
 
     def read_all(self) -> OpenedFiles:
         """Everything that counts. Raises `StoreMisconfigured` for files of a newer format, and `OSError`:
         `FileNotFoundError` where a file was removed, or used again, meanwhile."""
-        strays = self.strays()
-        for stray in strays:
-            self._on_damage(stray)
-        named, unused = self._headers()
+        strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
+        for entry in strays:
+            self._report(_number(entry), "it is no regular file, and has the name of one")
+        headers = self._headers()
         begun: list[OpenedFile] = []
         empty: dict[int, int] = {}
-        unsynced_firsts = set[int]()
-        durable_write, write_end, is_newest_lost = 0, None, False
+        durable_write, write_end = 0, None
         # The newest first: what earlier files have from its first write on does not count.
-        for number, header in reversed(named):
+        for number, header in reversed(headers.items()):
             with self._opened(number) as held:
                 scan = self._scan(held, number, header)
                 durable_write = max(durable_write, scan.durable_write)
                 if scan.is_empty and not _is_unreadable(held, RECORDS_FIRST):
                     empty[header.number] = number
-                    unsynced_firsts |= set() if header.is_synced else {header.write_first}
                     continue
                 opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
-            successor = scan.successor
-            if successor is not None and (successor in empty or not begun):
-                is_newest_lost |= not begun
-                self._unreadable.append(empty.pop(successor, successor))
-                self._report(self._unreadable[-1], f"its records are missing: it was begun behind {self.path(number)}")
-            begun.append(opened)
+            if scan.successor is not None and (scan.successor in empty or not begun):
+                self._unreadable.append(scan.successor)
+                self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
             if opened.file.has_writes or opened.file.fate is Fate.KEEP:
                 write_end = header.write_first
+            begun.append(opened)
         begun.reverse()
-        newest = max((opened.file.number for opened in begun), default=-1)
-        is_newest_lost |= any(number > newest for number in self._unreadable)
-        content = JournalContent(write_next=durable_write, damaged_write=EVERY_WRITE if is_newest_lost else NO_WRITE)
+        content = JournalContent(write_next=durable_write)
         content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is Fate.KEEP for one in begun)
-        is_torn = False
-        for opened in begun:
-            # Without syncs a crash may leave nothing but the header of the file that has the next write.
-            is_torn |= content.write_next in unsynced_firsts and content.write_next < opened.write_first
-            if is_torn:
-                opened.leave_out()
-                detail = "it is left out, as an earlier file is not whole"
-                self._on_damage(StoreDamage(file=self.path(opened.file.number), detail=detail, is_certain=False))
-            is_torn |= opened.is_torn
-            _fill(content, opened)
-        numbers = [*self.numbers(), *(header.number for _, header in named)]
+        newest = begun[-1].file.own_number if begun else -1
+        if any(number > newest for number in self._unreadable):
+            content.damaged_write = EVERY_WRITE
+        unsynced_firsts = {headers[number].write_first for number in empty.values() if not headers[number].is_synced}
+        self._fill(content, begun, unsynced_firsts)
+        numbers = [*self.numbers(), *(header.number for header in headers.values())]
         return OpenedFiles(
             begun=begun,
-            unused=[*unused, *empty.values()],
+            unused=[*self._headless, *empty.values()],
             content=content,
             number_highest=max((number for number in numbers if number < NUMBERS_END), default=-1),
         )
 
-    def _headers(self) -> tuple[list[_NamedHeader], list[int]]:
-        """The files that have a header, in the order of their own numbers, and the names of the others.
+    def _headers(self) -> dict[int, FileHeader]:
+        """The headers by the numbers that the files are called by, in the order of their own numbers.
 
         Of two files with one nonce, one is a copy: the rightly named one counts, and the other one is reported.
         """
-        named: list[_NamedHeader] = []
-        unused: list[int] = []
+        headers: dict[int, FileHeader] = {}
         for number in self.numbers():
             with self._opened(number) as held:
                 header = file_header(held.read)
                 content = held.read(RECORDS_FIRST + 1, 0)
                 if header is not None:
                     self._check_format(number, header)
-                    named.append(_NamedHeader(number, header))
+                    headers[number] = header
                 elif held.stretches or len(content) > RECORDS_FIRST or any(content):
                     self._unreadable.append(number)
                     self._report(number, "nothing of it is readable")
                 else:  # a crash has kept it from getting its header, which is synced before there is more
-                    unused.append(number)
-        named.sort(key=lambda each: (each.header.number, each.header.number != each.number))
+                    self._headless.append(number)
         originals: dict[bytes, int] = {}
-        for number, header in named:
-            original = originals.setdefault(header.nonce, number)
+        for number in sorted(headers, key=lambda number: (headers[number].number, headers[number].number != number)):
+            original = originals.setdefault(headers[number].nonce, number)
             if original != number:
                 self._report(number, f"it is a copy of {self.path(original)}, and nothing in it counts")
-        return [each for each in named if originals[each.header.nonce] == each.number], unused
+        return {number: headers[number] for number in originals.values()}
 
     def _scan(self, held: ReadableBytes, number: int, header: FileHeader) -> FileScan:
         scan = scan_file(HeaderReads(held.read))
@@ -218,8 +192,7 @@ class JournalFiles:
         for detail in (*judged.damages, *unreadable):
             self._report(number, detail)
         if judged.is_torn:
-            detail = f"its last write is not whole: it ends at byte {judged.end}"
-            self._on_damage(StoreDamage(file=self.path(number), detail=detail, is_certain=False))
+            self._report(number, f"its last write is not whole: it ends at byte {judged.end}", is_certain=False)
         file = JournalFile(
             number=number,
             own_number=scan.header.number,
@@ -249,6 +222,28 @@ class JournalFiles:
                     pass
         return opened
 
+    def _fill(self, content: JournalContent, begun: Sequence[OpenedFile], unsynced_firsts: Container[int]) -> None:
+        """Add what counts. `unsynced_firsts`: the first writes of files without any, where nothing was synced."""
+        is_torn = False
+        for opened in begun:
+            # Such a file had the next write, and a crash has left nothing of it.
+            is_torn |= content.write_next in unsynced_firsts and content.write_next < opened.write_first
+            if is_torn:
+                opened.leave_out()
+                self._report(opened.file.number, "it is left out, as an earlier file is not whole", is_certain=False)
+            is_torn |= opened.is_torn
+            for key, location in opened.objects:
+                if key in content.objects:
+                    content.replaced.setdefault(key, []).append(content.objects[key])
+                content.objects[key] = location
+            content.entries.extend(opened.entries)
+            content.states += opened.states
+            content.damaged_write = max(content.damaged_write, opened.damaged_write)
+            if opened.file.has_writes:
+                content.write_next = max(content.write_next, opened.file.write_end)
+            opened.file.objects_live = len(opened.objects)
+            opened.file.entry_write_last = opened.entries[-1].write if opened.entries else -1
+
     def _check_format(self, number: int, header: FileHeader) -> None:
         if header.format != FORMAT:
             raise StoreMisconfigured(
@@ -256,15 +251,20 @@ class JournalFiles:
                 "wrote it"
             )
 
-    def _report(self, number: int, detail: str) -> None:
-        self._on_damage(StoreDamage(file=self.path(number), detail=detail))
+    def _report(self, number: int, detail: str, *, is_certain: bool = True) -> None:
+        self._on_damage(StoreDamage(file=self.path(number), detail=detail, is_certain=is_certain))
 
     def _entries(self) -> list[os.DirEntry[str]]:
         with os.scandir(self._folder) as entries:
-            return [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
+            return sorted(filter(lambda entry: _FILE_NAME.fullmatch(entry.name), entries), key=attrgetter("name"))
 
-    def _opened(self, number: int) -> "_Opened":
-        return _Opened(self._files, self.path(number))
+    @contextmanager
+    def _opened(self, number: int) -> Generator[ReadableBytes]:
+        descriptor = self._files.open_existing(self.path(number))
+        try:
+            yield self._files.readable(descriptor)
+        finally:
+            self._files.close(descriptor)
 
 
 class HeaderReads:
@@ -283,38 +283,8 @@ class HeaderReads:
         return self._block[start : start + byte_count]
 
 
-class _Opened:
-    """A file that is open for reading, for a block."""
-
-    def __init__(self, files: Files, path: str) -> None:
-        self._files = files
-        self._path = path
-        self._descriptor = -1
-
-    def __enter__(self) -> ReadableBytes:
-        self._descriptor = self._files.open_existing(self._path)
-        return self._files.readable(self._descriptor)
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close(self._descriptor)
-
-
-def _fill(content: JournalContent, opened: OpenedFile) -> None:
-    """Add what counts of a file to that of the earlier ones."""
-    file = opened.file
-    for key, location in opened.objects:
-        earlier = content.objects.get(key)
-        if earlier is not None:
-            content.replaced.setdefault(key, []).append(earlier)
-        content.objects[key] = location
-    content.entries.extend(opened.entries)
-    content.states += opened.states
-    file.objects_live = len(opened.objects)
-    if opened.entries:
-        file.entry_write_last = opened.entries[-1].write
-    if file.has_writes:
-        content.write_next = max(content.write_next, file.write_end)
-    content.damaged_write = max(content.damaged_write, opened.damaged_write)
+def _number(entry: os.DirEntry[str]) -> int:
+    return int(entry.name.removesuffix(SUFFIX), 16)
 
 
 def _is_unreadable(held: ReadableBytes, position: int) -> bool:

@@ -9,7 +9,7 @@ a crash: there the journal ends, before the first write that is not whole. Pure:
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 from storage.embedded.journal.format import (
@@ -122,30 +122,23 @@ class JudgedFile:
 
 def file_header(read: Read) -> FileHeader | None:
     """The header of a file; None where it has none, or both of its copies are unreadable."""
-    copies = (read_file_header(read(FILE_HEADER_BYTES, position)) for position in FILE_HEADER_POSITIONS)
-    return next((header for header in copies if header is not None), None)
+    return next(filter(None, _header_copies(read)), None)
 
 
 def scan_file(read: Read) -> FileScan | None:
     """All records of a file; None where it has no readable header."""
-    copies = [read_file_header(read(FILE_HEADER_BYTES, position)) for position in FILE_HEADER_POSITIONS]
-    header = copies[0] or copies[1]
+    copies = _header_copies(read)
+    header = next(filter(None, copies), None)
     if header is None:
         return None
     records: list[LocatedRecord] = []
     holes: list[Hole] = []
     position, ending = RECORDS_FIRST, None
     write_before = header.write_first - 1
-    for scanned in records_from(read, header.nonce, RECORDS_FIRST):
+    for scanned in _records(read, header.nonce):
         if scanned.position > position:
-            holes.append(
-                Hole(
-                    first=position,
-                    end=scanned.position,
-                    write_before=write_before,
-                    write_behind=scanned.record.write,
-                )
-            )
+            behind = scanned.record.write
+            holes.append(Hole(first=position, end=scanned.position, write_before=write_before, write_behind=behind))
         position = scanned.end
         if scanned.record.kind is RecordKind.END:
             ending = scanned.record
@@ -182,7 +175,7 @@ def judge(
     records: list[LocatedRecord] = []
     end, write_next = RECORDS_FIRST, scan.header.write_first
     is_cut = False
-    for write in _writes_before(scan.records, write_end):
+    for write in _writes(scan.records, write_end):
         number = write[0].record.write
         is_complete = _is_complete(write)
         if number >= durable_write:
@@ -199,28 +192,12 @@ def judge(
         is_cut |= scan.has_tail if expected_end is None else write_next < expected_end
     damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end)
     return JudgedFile(
-        records=records,
-        end=end,
-        write_end=write_next,
-        is_torn=is_cut,
-        damages=damages,
-        damaged_write=damaged_write,
+        records=records, end=end, write_end=write_next, is_torn=is_cut, damages=damages, damaged_write=damaged_write
     )
 
 
-def records_from(read: Read, nonce: bytes, position: int) -> Iterator[LocatedRecord]:
-    """The readable records from `position` on. Where there is none, the next one."""
-    while True:
-        record = read_record(read(RECORD_BYTES_READ, position), nonce)
-        if record is None:
-            following = _search(read, nonce, position)
-            if following is None:
-                return
-            position = following
-            continue
-        scanned = LocatedRecord(position=position, record=record)
-        yield scanned
-        position = scanned.end
+def _header_copies(read: Read) -> list[FileHeader | None]:
+    return [read_file_header(read(FILE_HEADER_BYTES, position)) for position in FILE_HEADER_POSITIONS]
 
 
 def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[Sequence[str], int]:
@@ -236,24 +213,12 @@ def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[Sequenc
     return damages, damaged_write
 
 
-def _writes_before(records: Sequence[LocatedRecord], write_end: int | None) -> Iterator[list[LocatedRecord]]:
+def _writes(records: Sequence[LocatedRecord], write_end: int | None) -> Iterator[list[LocatedRecord]]:
     """The records of each write together, up to the write `write_end`."""
-    for write in _writes(records):
-        if write_end is not None and write[0].record.write >= write_end:
+    for number, write in groupby(records, key=lambda scanned: scanned.record.write):
+        if write_end is not None and number >= write_end:
             return
-        yield write
-
-
-def _writes(records: Sequence[LocatedRecord]) -> Iterator[list[LocatedRecord]]:
-    """The records of each write together."""
-    write: list[LocatedRecord] = []
-    for scanned in records:
-        if write and scanned.record.write != write[0].record.write:
-            yield write
-            write = []
-        write.append(scanned)
-    if write:
-        yield write
+        yield list(write)
 
 
 def _is_complete(write: Sequence[LocatedRecord]) -> bool:
@@ -266,16 +231,24 @@ def _is_complete(write: Sequence[LocatedRecord]) -> bool:
     )
 
 
+def _records(read: Read, nonce: bytes) -> Iterator[LocatedRecord]:
+    """The readable records. Where there is none, the next one."""
+    position: int | None = RECORDS_FIRST
+    while position is not None:
+        record = read_record(read(RECORD_BYTES_READ, position), nonce)
+        if record is None:
+            position = _search(read, nonce, position)
+        else:
+            scanned = LocatedRecord(position=position, record=record)
+            yield scanned
+            position = scanned.end
+
+
 def _search(read: Read, nonce: bytes, first: int) -> int | None:
-    for position, block in _blocks(read, first):
+    """Where the next record begins. Blocks overlap, so that each header is in one block as a whole."""
+    while block := read(SEARCH_BYTES + RECORD_BYTES_READ, first):
         distance = next_record(block, nonce)
         if distance is not None:
-            return position + distance
-    return None
-
-
-def _blocks(read: Read, first: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes from `first` on, in blocks that overlap, so that each header is in one block as a whole."""
-    while block := read(SEARCH_BYTES + RECORD_BYTES_READ, first):
-        yield first, block
+            return first + distance
         first += SEARCH_BYTES
+    return None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from storage.embedded.journal.format import RECORDS_FIRST, FileHeader, RecordKind, file_beginning
 from storage.embedded.journal.records import JournalFile
-from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 
 NONCE = bytes(range(1, 17))
 NUMBER = 3
@@ -36,10 +36,8 @@ def a_write(number: int, *records: Part, nonce: bytes = NONCE) -> bytes:
 def records_of(number: int, *records: Part, nonce: bytes = NONCE) -> Sequence[bytes]:
     """The records of a write, each with its padding."""
     file = JournalFile(number=NUMBER, own_number=NUMBER, nonce=nonce, end=RECORDS_FIRST, write_end=number)
-    write = JournalWrite(file, number)
-    for kind, name, payload in records:
-        write.add(kind, [payload], name=name, stamp=1)
-    parts, locations = write.encode()
+    new = [NewRecord(kind, [payload], name=name, stamp=1) for kind, name, payload in records]
+    parts, locations = encode_write(file, number, new)
     content = b"".join(parts)
     return [content[location.record_first - file.end : location.end - file.end] for location in locations]
 

@@ -9,7 +9,7 @@ from storage.embedded.journal.format import (
     read_record,
 )
 from storage.embedded.journal.records import JournalFile
-from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 from tests.support.journal.journal_bytes import NONCE
 
 
@@ -18,11 +18,11 @@ def file_at(end: int) -> JournalFile:
 
 
 def test_records_follow_each_other() -> None:
-    write = JournalWrite(file_at(RECORDS_FIRST), 5)
-    write.add(RecordKind.OBJECT, [b"pay", memoryview(b"load")], name="a", stamp=7)
-    write.add(RecordKind.ENTRY, [], stamp=8)
-    assert write.count == 2
-    parts, (stored, entry) = write.encode()
+    new = [
+        NewRecord(RecordKind.OBJECT, [b"pay", memoryview(b"load")], name="a", stamp=7),
+        NewRecord(RecordKind.ENTRY, [], stamp=8),
+    ]
+    parts, (stored, entry) = encode_write(file_at(RECORDS_FIRST), 5, new)
     content = b"".join(parts)
     assert (stored.record_first, stored.payload_first) == (RECORDS_FIRST, RECORDS_FIRST + RECORD_HEADER_BYTES + 1)
     payload_first = stored.payload_first - RECORDS_FIRST
@@ -37,9 +37,7 @@ def test_records_follow_each_other() -> None:
 
 
 def test_another_write_follows_the_one_before() -> None:
-    write = JournalWrite(file_at(640), 6)
-    write.add(RecordKind.STATE, [b"state"])
-    parts, (location,) = write.encode()
+    parts, (location,) = encode_write(file_at(640), 6, [NewRecord(RecordKind.STATE, [b"state"])])
     assert location.record_first == 640
     record = read_record(b"".join(parts), NONCE)
     assert record is not None
@@ -48,7 +46,7 @@ def test_another_write_follows_the_one_before() -> None:
 
 def test_a_write_without_records_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="0 records"):
-        JournalWrite(file_at(RECORDS_FIRST), 5).encode()
+        encode_write(file_at(RECORDS_FIRST), 5, [])
 
 
 def test_an_end_names_the_next_write_and_the_next_file() -> None:
