@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from protocol.limits import JOURNAL_FILES_SPARE_MAX
 from storage.embedded.journal.records import RecordLocation
-from tests.support.journal.opened_journals import FILE_BYTES, JournalUser
+from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, Killed
 from tests.support.packs.simulated_disk import PackDisk
 
 KEYS = [f"intake/{number}" for number in range(5)]
@@ -35,10 +35,6 @@ OPERATIONS = [
 ]
 sizes = st.sampled_from([0, 1, 300, FILE_BYTES, 3 * FILE_BYTES])
 keys_of_a_write = st.lists(st.sampled_from(KEYS), max_size=3, unique=True)
-
-
-class Killed(BaseException):
-    """The process ended while it did something to its disk."""
 
 
 class JournalMachine(RuleBasedStateMachine):

@@ -8,7 +8,7 @@ from pathlib import Path
 from storage.embedded.journal.format import RECORDS_FIRST
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalEntry, JournalFile, RecordLocation, Written
-from storage.object_store import ObjectToPut
+from storage.object_store import ObjectDamaged, ObjectToPut
 from storage.store_damage import StoreDamage
 from tests.support.packs.simulated_disk import PackDisk
 
@@ -22,6 +22,14 @@ def nonces(first: int) -> Callable[[], bytes]:
     """Nonces that differ in many bits, from the `first` on."""
     numbers = count(first)
     return lambda: (next(numbers) * 0x9E3779B97F4A7C15F39CC0605CEDC835 % (1 << 128)).to_bytes(16, "big")
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+def kill() -> None:
+    raise Killed
 
 
 class JournalUser:
@@ -79,6 +87,16 @@ class JournalUser:
     def entries(self) -> list[bytes]:
         """The entries that the start has found."""
         return list(self.journal.records.payloads(self.content.entries))
+
+    def readable_entries(self) -> list[bytes]:
+        """The entries that the start has found, with `damaged` where one cannot be read."""
+        entries: list[bytes] = []
+        for location in self.content.entries:
+            try:
+                entries += self.journal.records.payloads([location])
+            except ObjectDamaged:
+                entries.append(b"damaged")
+        return entries
 
     def states(self) -> list[bytes]:
         return list(self.journal.records.payloads(self.content.states))

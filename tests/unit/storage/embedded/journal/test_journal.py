@@ -337,6 +337,38 @@ class TestFailures:
                 assert (user.entries(), user.objects().keys()) == ([b"1", b"2"], {"a", "b"})
                 assert user.damages == []
 
+    def test_nor_does_the_file_before_go_on_where_it_could_not_be_removed(self, folder: Path, tmp_path: Path) -> None:
+        """Its header says that what the file before has from its first write on does not count."""
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE, entry=b"1")
+
+            def fail_first_write() -> None:
+                user.disk.before.clear()
+                user.disk.fail("sync_data", errno.EIO)
+
+            user.disk.before["sync_directory"] = fail_first_write
+            user.disk.fail("unlink", errno.EIO)
+            with pytest.raises(OSError, match="Input/output"):
+                user.append("lost", entry=b"lost")
+            user.disk.fail("create", errno.ENOSPC)
+            with pytest.raises(OSError, match="No space"):
+                user.append("b", entry=b"2")
+            restored = user.disk.restore(folder, tmp_path / "restored" / "journal")
+        with opened_journal(restored, nonce_first=10) as user:
+            assert user.entries() == [b"1", b"lost"], "it may count, as no other write has its number"
+
+    def test_a_file_that_was_begun_and_has_no_writes_cuts_nothing(self, folder: Path) -> None:
+        with opened_journal(folder, released_write=100) as user:
+            (location,) = user.append("old", payload=LARGE).objects
+            user.append("b", payload=LARGE)
+            user.delete("old", location)
+            user.disk.fail("rename", errno.EIO)
+            user.disk.fail("create", errno.ENOSPC)
+            user.append("c")
+            assert len(user.files()) == 2, "the spare one has got its header"
+        with opened_journal(folder, nonce_first=10, released_write=100) as user:
+            assert (user.objects().keys(), user.damages) == ({"b", "c"}, [])
+
     def test_a_file_whose_descriptor_cannot_be_closed_is_over_all_the_same(self, folder: Path) -> None:
         with opened_journal(folder) as user:
             user.append("a", payload=LARGE)

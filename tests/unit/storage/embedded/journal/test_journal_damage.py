@@ -1,37 +1,23 @@
 """What a start and a read do about bytes that have changed in a journal, and files that moved (safety rule S20)."""
 
 import errno
-import random
 import shutil
 from pathlib import Path
 
 import pytest
 
-from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORDS_FIRST
+from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORD_HEADER_BYTES, RECORDS_FIRST
 from storage.embedded.journal.opening import EVERY_WRITE
 from storage.embedded.journal.records import Fate, RecordLocation
-from storage.embedded.journal.scan import NO_WRITE
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from tests.support.journal.journal_bytes import a_write, an_object, flipped
-from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, nonces, opened_journal
-from tests.support.packs.simulated_disk import PackDisk, torn
+from tests.support.journal.journal_files import zero
+from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, Killed, kill, nonces, opened_journal
+from tests.support.packs.simulated_disk import PackDisk
 
 LARGE = b"l" * FILE_BYTES
 ROWS = 16
-
-
-class Killed(BaseException):
-    """The process was killed."""
-
-
-def kill() -> None:
-    raise Killed
-
-
-def zero(path: Path, first: int, end: int) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[:first] + bytes(end - first) + content[end:])
 
 
 @pytest.fixture
@@ -66,16 +52,6 @@ def right_objects(user: JournalUser, objects: dict[str, bytes]) -> set[str]:
     return right
 
 
-def right_entries(user: JournalUser) -> list[bytes]:
-    entries: list[bytes] = []
-    for location in user.content.entries:
-        try:
-            entries += user.journal.records.payloads([location])
-        except ObjectDamaged:
-            entries.append(b"damaged")
-    return entries
-
-
 class TestBits:
     @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
     def test_one_wrong_bit_anywhere_costs_one_record_and_is_reported(
@@ -95,7 +71,7 @@ class TestBits:
                 kept = {path: path.read_bytes() for path in folder.iterdir()}
                 with opened_journal(folder, nonce_first=500) as user:
                     lost = objects.keys() - right_objects(user, objects)
-                    entries_right = right_entries(user)
+                    entries_right = user.readable_entries()
                     lost_entries = [entry for entry in entries if entry not in entries_right]
                     assert [entry for entry in entries_right if entry != b"damaged"] == [
                         entry for entry in entries if entry not in lost_entries
@@ -126,261 +102,6 @@ class TestBits:
                 assert user.details()[0].endswith("hold no readable record")
                 user.journal.take_back_unneeded()
                 assert path.read_bytes() == content, "it is neither cut nor used again"
-
-
-class TestTorn:
-    @pytest.mark.parametrize("seed", range(40))
-    def test_of_a_last_write_any_sectors_may_be_missing(self, folder: Path, tmp_path: Path, seed: int) -> None:
-        with opened_journal(folder) as user:
-            for row in range(3):
-                user.append(f"{row}", payload=bytes([row]) * 150, entry=b"%d" % row)
-            path = user.last_file()
-            before = path.read_bytes()
-            end = user.append("x", "y", payload=b"x" * 700, entry=b"last").entries[0].end
-            after = path.read_bytes()
-            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
-        is_new = [bool(seed * 0x9E3779B1 >> row & 1) for row in range(len(after) // 512 + 1)]
-        left = torn(before, after, lambda row: is_new[row])
-        is_whole = left[:end] == after[:end]
-        (killed / path.name).write_bytes(left)
-        with opened_journal(killed, nonce_first=10) as user:
-            assert user.entries() == [b"0", b"1", b"2", *([b"last"] if is_whole else [])]
-            assert user.objects().keys() == {"0", "1", "2"} | ({"x", "y"} if is_whole else set())
-            assert user.details() == []
-            user.append("next", entry=b"next")
-        with opened_journal(killed, nonce_first=20) as user:
-            assert user.entries()[3:] == ([b"last", b"next"] if is_whole else [b"next"])
-            assert user.damages == [], "the start has marked where the file ends"
-
-    @pytest.mark.parametrize("is_reused", [False, True], ids=["a new file", "a file that was used before"])
-    @pytest.mark.parametrize("seed", range(16))
-    def test_of_the_first_write_of_a_file_any_sectors_may_be_missing(
-        self, folder: Path, tmp_path: Path, seed: int, is_reused: bool
-    ) -> None:
-        with opened_journal(folder, released_write=0) as user:
-            (old,) = user.append("old", payload=LARGE * 2, entry=b"0").objects
-            user.append("a", payload=LARGE, entry=b"1", state=b"s")
-            if is_reused:
-                user.delete("old", old)
-            copies: list[Path] = []
-
-            def copy() -> None:
-                copies.append(shutil.copytree(folder, tmp_path / str(len(copies)) / "journal"))
-
-            user.disk.before["sync_data"] = copy
-            end = user.append("x", payload=b"x" * 1_500, entry=b"last").entries[0].end
-            path = user.last_file().name
-        # Synced one after the other: the header, the write, and the end of the file before.
-        header, killed, _ = copies[:3]
-        before = max(header.iterdir(), key=lambda file: (file.name == path, file.stat().st_mtime_ns)).read_bytes()
-        after = (killed / path).read_bytes()
-        is_new = [bool(seed >> row % 4 & 1) for row in range(len(after) // 512 + 1)]
-        left = torn(before, after, lambda row: is_new[row])
-        is_whole = left[:end] == after[:end]
-        (killed / path).write_bytes(left)
-        with opened_journal(killed, nonce_first=10, released_write=0, state=b"s") as user:
-            assert right_entries(user)[-1] == (b"last" if is_whole else b"1")
-            assert user.objects().keys() - {"old"} == ({"a", "x"} if is_whole else {"a"})
-            assert user.details() == []
-            user.append("next", entry=b"next")
-            assert user.read("next", user.append("next").objects[0]) == b"payload"
-
-    @pytest.mark.parametrize("operation", ["write_at", "sync_data", "rename", "sync_directory"])
-    @pytest.mark.parametrize("is_reused", [False, True], ids=["a new file", "a file that was used before"])
-    @pytest.mark.parametrize("skipped", range(3))
-    def test_a_kill_while_a_file_is_begun_costs_nothing(
-        self, folder: Path, operation: str, is_reused: bool, skipped: int
-    ) -> None:
-        with opened_journal(folder, released_write=0) as user:
-            (old,) = user.append("old", payload=LARGE, entry=b"0").objects
-            user.append("a", payload=LARGE, entry=b"1", state=b"s")
-            if is_reused:
-                user.delete("old", old)
-            calls = iter([*[lambda: None] * skipped, kill])
-            user.disk.before[operation] = lambda: next(calls, kill)()
-            is_killed = False
-            try:
-                user.append("x", entry=b"last")
-            except Killed:
-                is_killed = True
-            assert is_killed or skipped or (operation == "rename" and not is_reused)
-            user.disk.kill()
-        for start in range(2):
-            with opened_journal(folder, user.disk, nonce_first=10 + start, released_write=0, state=b"s") as user:
-                assert right_entries(user)[-1] in ([b"1", b"last"] if is_killed else [b"last"])
-                assert user.damages == []
-                assert user.content.damaged_write == NO_WRITE
-                user.journal.take_back_unneeded()
-                assert len(user.files()) <= 4
-
-
-class TestSettling:
-    """What a process that was killed has written may be in the page cache alone. A start that counts it syncs it."""
-
-    def test_what_a_start_counts_survives_a_loss_of_power(self, folder: Path, tmp_path: Path) -> None:
-        disk = PackDisk()
-        with opened_journal(folder, disk) as user:
-            user.append("a", entry=b"1")
-            disk.before["sync_data"] = kill
-            with pytest.raises(Killed):
-                user.append("b", entry=b"2")
-            disk.kill()
-        assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "before") == [b"1"]
-        with opened_journal(folder, disk, nonce_first=10) as user:
-            assert user.entries() == [b"1", b"2"]
-            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
-
-    def test_so_it_is_where_its_sync_has_failed_and_dropped_its_pages(self, folder: Path, tmp_path: Path) -> None:
-        disk = PackDisk()
-        disk.drops_pages = True
-        with opened_journal(folder, disk) as user:
-            user.append("a", entry=b"1")
-            disk.fail("sync_data", errno.EIO)
-            disk.before["truncate"] = kill
-            with pytest.raises(Killed):
-                user.append("b", payload=b"b" * 2 * SECTOR_BYTES, entry=b"2")
-            disk.kill()
-        with opened_journal(folder, disk, nonce_first=10) as user:
-            assert user.entries() == [b"1", b"2"]
-            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
-
-    def test_so_do_ends_and_marks_that_a_start_believes(self, folder: Path, tmp_path: Path) -> None:
-        disk = PackDisk()
-        with opened_journal(folder, disk, released_write=0) as user:
-            (first, _) = user.append("a", "b", payload=LARGE, entry=b"0").objects
-            calls = iter([lambda: None, lambda: None, kill])  # its header, its first write, the end of the one before
-            disk.before["sync_data"] = lambda: next(calls)()
-            with pytest.raises(Killed):
-                user.append("c", payload=LARGE, state=b"s")
-            disk.before["sync_data"] = kill
-            with pytest.raises(Killed):
-                user.journal.mark_dead([first])
-            disk.kill()
-        with opened_journal(folder, disk, nonce_first=10, released_write=0) as user:
-            assert user.objects().keys() == {"b", "c"}
-            assert not user.content.objects["b"].file.is_open_ended
-            restored = disk.restore(folder, tmp_path / "restored" / "journal")
-        with opened_journal(restored, nonce_first=100, released_write=0) as user:
-            assert user.objects().keys() == {"b", "c"}
-            assert not user.content.objects["b"].file.is_open_ended
-
-    def test_so_it_is_in_a_file_that_is_set_aside(self, folder: Path, tmp_path: Path) -> None:
-        disk = PackDisk()
-        with opened_journal(folder, disk) as user:
-            (damaged,) = user.append("a", entry=b"1").objects
-            user.append("b", entry=b"2")
-            path = user.path(damaged.file)
-            disk.before["sync_data"] = kill
-            with pytest.raises(Killed):
-                user.append("c", entry=b"3")
-            disk.kill()
-        with path.open("r+b") as file:
-            file.seek(damaged.record_first + 20)
-            file.write(b"????")
-        with opened_journal(folder, disk, nonce_first=10) as user:
-            assert (user.entries(), list(user.objects())) == ([b"1", b"2", b"3"], ["b", "c"])
-            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2", b"3"]
-
-    @pytest.mark.parametrize("operation", ["open_existing", "write_at", "sync_data"])
-    def test_a_start_that_cannot_sync_it_fails_and_the_next_one_succeeds(
-        self, folder: Path, tmp_path: Path, operation: str
-    ) -> None:
-        disk = PackDisk()
-        disk.drops_pages = True
-        with opened_journal(folder, disk) as user:
-            user.append("a", entry=b"1")
-            disk.before["sync_data"] = kill
-            with pytest.raises(Killed):
-                user.append("b", entry=b"2")
-            disk.kill()
-        (path,) = folder.iterdir()
-        end = path.read_bytes()
-
-        def fail_settling() -> None:
-            """Once everything was read: the folder's lock is taken before, and files are opened twice."""
-            if disk.calls[operation] > before[operation] + (2 if operation == "open_existing" else 0):
-                raise OSError(errno.EIO, "Input/output error")
-
-        before = disk.calls.copy()
-        disk.before[operation] = fail_settling
-        with pytest.raises(OSError, match="Input/output"), opened_journal(folder, disk, nonce_first=10):
-            pass
-        assert disk.open == set()
-        assert path.read_bytes() == end, "no end vouches for it"
-        disk.before.clear()
-        with opened_journal(folder, disk, nonce_first=20) as user:
-            assert user.entries() == [b"1", b"2"]
-            assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
-
-    def test_an_end_that_could_not_be_written_costs_nothing(self, folder: Path, tmp_path: Path) -> None:
-        disk = PackDisk()
-        with opened_journal(folder, disk) as user:
-            user.append("a", entry=b"1")
-            disk.before["sync_data"] = kill
-            with pytest.raises(Killed):
-                user.append("b", entry=b"2")
-            disk.kill()
-        writes = iter([None])
-        disk.before["write_at"] = lambda: disk.fail("write_at", errno.EIO) if next(writes, 1) else None
-        with opened_journal(folder, disk, nonce_first=10) as user:
-            disk.before.clear()
-            disk.failures.clear()
-            assert user.content.objects["a"].file.is_open_ended
-            user.append("c", entry=b"3")
-        with opened_journal(folder, disk, nonce_first=20) as user:
-            assert (user.entries(), user.damages) == ([b"1", b"2", b"3"], [])
-
-    def test_what_was_written_without_syncs_is_synced_by_a_start_with_syncs(self, folder: Path, tmp_path: Path) -> None:
-        disk = PackDisk()
-        with opened_journal(folder, disk, is_durable=False) as user:
-            user.append("a", payload=LARGE, entry=b"1")
-            user.append("b", entry=b"2")
-        assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "before") == []
-        with opened_journal(folder, disk, nonce_first=10) as user:
-            assert user.entries() == [b"1", b"2"]
-            user.append("c", entry=b"3")
-            restored = disk.restore(folder, tmp_path / "after" / "journal")
-        with opened_journal(restored, nonce_first=100) as user:
-            assert (user.entries(), user.damages) == ([b"1", b"2", b"3"], [])
-
-
-def numbers_after_a_loss_of_power(disk: PackDisk, folder: Path, target: Path) -> list[bytes]:
-    with opened_journal(disk.restore(folder, target / "journal"), nonce_first=100) as user:
-        return user.entries()
-
-
-class TestWithoutSyncs:
-    @pytest.mark.parametrize("seed", range(30))
-    def test_a_loss_of_power_leaves_a_prefix_of_the_writes(self, folder: Path, tmp_path: Path, seed: int) -> None:
-        disk = PackDisk()
-        with opened_journal(folder, disk, is_durable=False) as user:
-            for row in range(12):
-                user.append(f"{row}", payload=b"%d" % row * 300, entry=b"%d" % row)
-            restored = disk.restore(folder, tmp_path / "restored" / "journal", random.Random(seed))
-        for start in range(2):
-            with opened_journal(restored, nonce_first=100 + start) as user:
-                count = len(user.entries())
-                assert user.entries() == [b"%d" % row for row in range(count)]
-                assert user.objects().keys() == {str(row) for row in range(count)}
-                assert (user.details(), user.content.damaged_write) == ([], NO_WRITE)
-
-    def test_of_files_behind_one_that_was_torn_nothing_counts_then_or_later(self, folder: Path, tmp_path: Path) -> None:
-        with opened_journal(folder, is_durable=False) as user:
-            for row in range(3):
-                user.append(f"{row}", payload=LARGE, entry=b"%d" % row)
-            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
-        second = sorted(killed.iterdir())[1]
-        zero(second, RECORDS_FIRST + 200, second.stat().st_size)
-        with opened_journal(killed, nonce_first=10, is_durable=False) as user:
-            assert user.entries() == [b"0"]
-            assert user.details(is_certain=False) == [
-                f"its last write is not whole: it ends at byte {RECORDS_FIRST}",
-                "it is left out, as an earlier file is not whole",
-            ]
-            user.append("new", entry=b"new")
-        with opened_journal(killed, nonce_first=20) as user:
-            assert (user.entries(), user.objects().keys()) == ([b"0", b"new"], {"0", "new"})
-            assert user.damages == []
 
 
 class TestFilesThatMoved:
@@ -612,7 +333,7 @@ class TestUnreadableSectors:
                 else:
                     zero(copy / name, sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES)
                 with opened_journal(copy, disk, nonce_first=10) as user:
-                    found = right_entries(user)
+                    found = user.readable_entries()
                     lost = [row for row, entry in enumerate(entries) if entry not in found]
                     newest = user.content.entries[-1].write if user.content.entries else -1
                     is_proved = newest >= user.content.damaged_write
@@ -623,6 +344,20 @@ class TestUnreadableSectors:
                     assert is_complete or not is_proved, (name, sector)
                     assert user.details() or not lost or b"damaged" in found, (name, sector)
                 shutil.rmtree(copy.parent)
+
+    def test_a_bad_sector_where_a_killed_file_ends_may_have_been_written(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk, file_bytes=5 * SECTOR_BYTES) as user:
+            before = user.append(entry=b"1" * (2 * SECTOR_BYTES - RECORDS_FIRST - RECORD_HEADER_BYTES)).entries[0]
+            assert before.end == 2 * SECTOR_BYTES
+            user.append(entry=b"2")
+            user.append(entry=b"3")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        disk.spoil(next(killed.iterdir()), 2 * SECTOR_BYTES)
+        with opened_journal(killed, disk, nonce_first=10) as user:
+            assert len(user.entries()) == 1
+            assert user.content.damaged_write == EVERY_WRITE
+            assert len(user.details()) == 1
 
     def test_a_bad_sector_costs_what_lies_in_it(self, folder: Path) -> None:
         disk = PackDisk()
@@ -647,24 +382,3 @@ class TestUnreadableSectors:
         with opened_journal(killed, disk, nonce_first=10) as user:
             assert user.content.damaged_write == EVERY_WRITE
             assert user.details()[0].startswith(f"bytes {2 * SECTOR_BYTES} to {3 * SECTOR_BYTES} cannot be read")
-
-
-class TestMarksBesideAppends:
-    @pytest.mark.parametrize("operation", ["open_existing", "write_at", "sync_data"])
-    def test_a_mark_hits_its_own_file_though_another_one_is_begun_meanwhile(self, folder: Path, operation: str) -> None:
-        with opened_journal(folder, released_write=100) as user:
-            (first,) = user.append("a", payload=LARGE).objects
-            (second,) = user.append("b", payload=LARGE).objects
-            user.append("c", payload=LARGE)
-
-            def go_on() -> None:
-                user.disk.before.clear()
-                user.delete("b", second)
-                user.append("d", payload=LARGE)
-                user.append("e", payload=LARGE)
-
-            user.disk.before[operation] = go_on
-            user.journal.mark_dead([first])
-            user.journal.take_back_unneeded()
-        with opened_journal(folder, nonce_first=10, released_write=100) as user:
-            assert (user.objects().keys(), user.damages) == ({"c", "d", "e"}, [])
