@@ -29,7 +29,14 @@ from storage.embedded.journal.format import (
 )
 from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFiles
 from storage.embedded.journal.reading import RecordReader
-from storage.embedded.journal.records import Fate, JournalContent, JournalEntry, JournalFile, RecordLocation, Written
+from storage.embedded.journal.records import (
+    FileFate,
+    JournalContent,
+    JournalEntry,
+    JournalFile,
+    RecordLocation,
+    Written,
+)
 from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 from storage.embedded.local_files import Files
 from storage.object_store import Buffer, ObjectToPut
@@ -214,7 +221,7 @@ class Journal:
             newest = next((file for file in reversed(files) if file.has_writes), None)
             is_pinned = False
             for file in files:
-                is_unneeded = not (self._is_needed(file) or is_pinned or file is newest or file.fate is Fate.KEEP)
+                is_unneeded = not (self._is_needed(file) or is_pinned or file is newest or file.fate is FileFate.KEEP)
                 if is_unneeded and self._give_back(file):
                     with self._lock:
                         self._begun.remove(file)
@@ -277,7 +284,7 @@ class Journal:
         except OSError:
             return False
         try:
-            if file.fate is Fate.REUSE:
+            if file.fate is FileFate.REUSE:
                 self._folder.take_back(file.number)
             else:
                 self._folder.remove(file.number)
@@ -300,7 +307,7 @@ class Journal:
             file = opened.file
             # This program renames a file once nothing in it is needed. So somebody else has renamed it.
             if opened.is_renamed and self._is_needed(file):
-                file.raise_fate(Fate.KEEP)
+                file.raise_fate(FileFate.KEEP)
                 self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
             if self._is_durable:
                 with self.records.opened(file, is_writing=True) as descriptor:
@@ -310,7 +317,7 @@ class Journal:
                     self._files.sync_data(descriptor)
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
-            if file.is_open_ended and file.fate is not Fate.KEEP:
+            if file.is_open_ended and file.fate is not FileFate.KEEP:
                 has_successor = behind is not None and behind.file.has_writes
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
                     self._mark_end(descriptor, file, behind.file.own_number if has_successor else NO_SUCCESSOR)
@@ -395,7 +402,7 @@ class Journal:
         file = opened.file
         self._close(opened)
         file.is_open_ended = True
-        file.raise_fate(Fate.REMOVE)
+        file.raise_fate(FileFate.REMOVE)
         if not self._give_back(file):
             with self._lock:
                 self._begun.add(file)
@@ -422,6 +429,6 @@ class Journal:
                 self._files.sync_data(descriptor)
         except OSError:
             file.is_open_ended = True
-            file.raise_fate(Fate.REMOVE)
+            file.raise_fate(FileFate.REMOVE)
         else:
             file.is_open_ended = False

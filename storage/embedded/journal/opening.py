@@ -25,7 +25,7 @@ from storage.embedded.journal.format import (
     RecordKind,
 )
 from storage.embedded.journal.records import (
-    Fate,
+    FileFate,
     JournalContent,
     JournalFile,
     LocationColumns,
@@ -129,12 +129,12 @@ class JournalFiles:
             if scan.successor is not None and (scan.successor in empty or not begun):
                 self._unreadable.append(scan.successor)
                 self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
-            if opened.file.has_writes or opened.file.fate is Fate.KEEP:
+            if opened.file.has_writes or opened.file.fate is FileFate.KEEP:
                 write_end = header.write_first
             begun.append(opened)
         begun.reverse()
         content = JournalContent(write_next=durable_write)
-        content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is Fate.KEEP for one in begun)
+        content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is FileFate.KEEP for one in begun)
         newest = begun[-1].file.own_number if begun else -1
         if any(number > newest for number in self._unreadable):
             content.damaged_write = EVERY_WRITE
@@ -200,7 +200,7 @@ class JournalFiles:
             end=judged.end,
             write_end=judged.write_end,
             is_open_ended=scan.ending is None or judged.is_torn or not scan.header.is_synced,
-            fate=Fate.KEEP if judged.damages or unreadable else Fate.REUSE,
+            fate=FileFate.KEEP if judged.damages or unreadable else FileFate.REUSE,
         )
         unsynced = (each.position for each in judged.records if each.record.write >= durable_write)
         opened = OpenedFile(

@@ -12,7 +12,7 @@ from operator import attrgetter
 from crc32c import crc32c
 
 from storage.embedded.journal.format import read_record
-from storage.embedded.journal.records import Fate, JournalFile, RecordLocation
+from storage.embedded.journal.records import FileFate, JournalFile, RecordLocation
 from storage.embedded.journal.scan import file_header
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
@@ -63,7 +63,7 @@ class RecordReader:
         path = self._path(location.file.number)
         unreadable = next(iter(held.stretches), None)
         if unreadable is not None:
-            location.file.raise_fate(Fate.KEEP)
+            location.file.raise_fate(FileFate.KEEP)
             first, end, reason = unreadable
             raise ObjectDamaged(f"{name}: bytes {first} to {end} of {path} cannot be read: {reason}")
         if len(content) != byte_count:

@@ -19,14 +19,14 @@ class JournalEntry:
     stamp: int
 
 
-class Fate(IntEnum):
-    """What happens to a file of which nothing is needed any more. It only rises."""
+class FileFate(IntEnum):
+    """The end that a file meets once nothing in it is needed any more."""
 
     REUSE = 0
     REMOVE = 1
-    """Used again, or left, it might bring back what does not count."""
+    """The file was not marked where it ends: left, or used again, it might bring back what does not count."""
     KEEP = 2
-    """What it held is not known for certain."""
+    """The file has damage: it is not known for certain what it held."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -49,13 +49,13 @@ class JournalFile:
     """The newest write that has an entry; -1 without one."""
     is_open_ended: bool = False
     """It could not be marked where it ends: only the next file says it, which must not be removed before this one."""
-    fate: Fate = Fate.REUSE
+    fate: FileFate = FileFate.REUSE
 
     @property
     def has_writes(self) -> bool:
         return self.end > RECORDS_FIRST
 
-    def raise_fate(self, fate: Fate) -> None:
+    def raise_fate(self, fate: FileFate) -> None:
         self.fate = max(self.fate, fate)
 
 

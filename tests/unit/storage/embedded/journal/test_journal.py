@@ -8,7 +8,7 @@ import pytest
 
 from protocol.limits import JOURNAL_FILES_SPARE_MAX
 from storage.embedded.journal.format import DEAD, RECORDS_FIRST, STATE_POSITION, FileHeader, encode_file_header
-from storage.embedded.journal.records import Fate
+from storage.embedded.journal.records import FileFate
 from storage.object_store import ObjectDamaged, StoreMisconfigured
 from tests.support.journal.opened_journals import FILE_BYTES, STEP_BYTES, JournalUser, opened_journal
 from tests.support.packs.simulated_disk import PackDisk
@@ -406,7 +406,7 @@ class TestFailures:
             user.journal.mark_dead([location])
             user.disk.fail("open_existing", errno.EMFILE)
             user.journal.take_back_unneeded()
-            location.file.raise_fate(Fate.REMOVE)
+            location.file.raise_fate(FileFate.REMOVE)
             user.disk.fail("unlink", errno.EIO)
             user.journal.take_back_unneeded()
             user.disk.fail("sync_directory", errno.EIO)

@@ -8,7 +8,7 @@ import pytest
 
 from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORD_HEADER_BYTES, RECORDS_FIRST
 from storage.embedded.journal.opening import EVERY_WRITE
-from storage.embedded.journal.records import Fate, RecordLocation
+from storage.embedded.journal.records import FileFate, RecordLocation
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from tests.support.journal.journal_bytes import a_write, an_object, flipped
@@ -368,7 +368,7 @@ class TestUnreadableSectors:
             disk.spoil(path, 2 * SECTOR_BYTES)
             with pytest.raises(ObjectDamaged, match="cannot be read: Input/output error"):
                 user.read("a", location)
-            assert location.file.fate is Fate.KEEP
+            assert location.file.fate is FileFate.KEEP
         with opened_journal(folder, disk, nonce_first=10) as user:
             assert user.entries() == [b"1", b"2"]
             assert list(user.content.objects) == ["a", "b"]

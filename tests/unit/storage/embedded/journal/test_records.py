@@ -1,7 +1,7 @@
 """Locations of records as columns."""
 
 from storage.embedded.journal.format import RECORD_HEADER_BYTES, RECORDS_FIRST
-from storage.embedded.journal.records import Fate, JournalFile, LocationColumns, RecordLocation
+from storage.embedded.journal.records import FileFate, JournalFile, LocationColumns, RecordLocation
 from tests.support.journal.journal_bytes import NONCE
 
 FILE = JournalFile(number=3, own_number=3, nonce=NONCE, end=0, write_end=0)
@@ -41,9 +41,9 @@ def test_columns_are_joined_in_their_order() -> None:
 
 def test_a_fate_only_rises() -> None:
     file = JournalFile(number=3, own_number=3, nonce=NONCE, end=RECORDS_FIRST, write_end=0)
-    file.raise_fate(Fate.KEEP)
-    file.raise_fate(Fate.REMOVE)
-    assert file.fate is Fate.KEEP
+    file.raise_fate(FileFate.KEEP)
+    file.raise_fate(FileFate.REMOVE)
+    assert file.fate is FileFate.KEEP
     assert not file.has_writes
 
 
