@@ -12,7 +12,6 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import zip_longest
 from operator import attrgetter
 from threading import Lock
@@ -44,14 +43,6 @@ from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage
 
 _COPY_BYTES = 1 << 20
 """The bytes that a start reads and writes again at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenFile:
-    """A file that is open for appends."""
-
-    file: JournalFile
-    descriptor: int
 
 
 class Journal:
@@ -99,9 +90,9 @@ class Journal:
         self._released_write = -1
         self._write_next = 0
         self._current_state: Callable[[], bytes] = bytes
-        self._current: _OpenFile | None = None
+        self._current: JournalFile | None = None
         """The newest file with writes, while it is open for appends."""
-        self._next: _OpenFile | None = None
+        self._next: JournalFile | None = None
         """The file that was begun behind it, until the first write to it succeeds."""
 
     def open(self) -> JournalContent:
@@ -157,22 +148,23 @@ class Journal:
         """
         assert self._unsettled is None, "a journal is settled before it is written"
         self._check_writer()
-        opened = self._open_for_append()
-        first_state = self._current_state() if opened is self._next and state is None else b""
+        file = self._file_for_append()
+        first_state = self._current_state() if file is self._next and state is None else b""
         records = [NewRecord(RecordKind.STATE, [first_state])] if first_state else []
         objects_first, entries_first = len(records), len(records) + len(objects)
         records += [NewRecord(RecordKind.OBJECT, new.parts, name=new.key, stamp=new.modified_ms) for new in objects]
         records += [NewRecord(RecordKind.ENTRY, entry.parts, stamp=entry.stamp) for entry in entries]
         if state is not None:
             records.append(NewRecord(RecordKind.STATE, [state]))
-        parts, locations = encode_write(opened.file, self._write_next, records)
+        parts, locations = encode_write(file, self._write_next, records)
         end = locations[-1].end
-        self._write(opened, parts, end)
-        if opened is self._next:
-            # The file before says by which one it is followed, once that is durable: a missing one is noticed.
-            self._next = None
-            self._end_current(successor=opened.file.number)
-            self._current = opened
+        self._write(file, parts, end)
+        if file is self._next:
+            # It is durable, so a start will notice if it is missing.
+            if self._current is None:
+                self._name_successor(file.number)
+            self._end_current(file.number)
+            self._current, self._next = file, None
         written = Written(
             write=self._write_next,
             objects=locations[objects_first:entries_first],
@@ -180,7 +172,6 @@ class Journal:
         )
         with self._lock:
             # Here, and not by the caller: else the file might be taken back before the caller has counted.
-            file = opened.file
             file.end, file.write_end = end, self._write_next + 1
             file.objects_live += len(objects)
             if entries:
@@ -237,9 +228,9 @@ class Journal:
         Raises `OSError` where there is no room for another file either; the newest one goes on then.
         """
         current, state = self._current, self._current_state()
-        if current is None or not state or self._is_needed(current.file):
+        if current is None or not state or self._is_needed(current):
             return
-        if current.file.end < 2 * self._allocated_bytes_step:
+        if current.end < 2 * self._allocated_bytes_step:
             return
         if self._next is None:
             self._next = self._begin()
@@ -255,8 +246,8 @@ class Journal:
         """Mark the newest file as ended, and unlock the folder."""
         try:
             if self._next is not None:
-                opened, self._next = self._next, None
-                self._close(opened)  # the next start finds that it has no writes
+                file, self._next = self._next, None
+                self._close(file)  # the next start finds that it has no writes
             self._end_current()
         finally:
             self._folder.unlock()
@@ -306,7 +297,7 @@ class Journal:
         for opened in begun:
             file = opened.file
             # This program renames a file once nothing in it is needed. So somebody else has renamed it.
-            if opened.is_renamed and self._is_needed(file):
+            if file.number != file.own_number and self._is_needed(file):
                 file.raise_fate(FileFate.KEEP)
                 self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
             if self._is_durable:
@@ -324,19 +315,19 @@ class Journal:
 
     # Appending.
 
-    def _open_for_append(self) -> _OpenFile:
-        is_full = self._current is None or self._current.file.end >= self._file_bytes_target
+    def _file_for_append(self) -> JournalFile:
+        is_full = self._current is None or self._current.end >= self._file_bytes_target
         if is_full and self._next is None:
             try:
                 self._next = self._begin()
             except OSError:
                 if self._current is None:
                     raise
-        opened = self._next or self._current  # one that cannot be followed goes on, as it may have blocks left
-        assert opened is not None
-        return opened
+        file = self._next or self._current  # one that cannot be followed goes on, as it may have blocks left
+        assert file is not None
+        return file
 
-    def _begin(self) -> _OpenFile:
+    def _begin(self) -> JournalFile:
         header, descriptor = self._folder.begin_file(self._write_next, is_synced=self._is_durable)
         file = JournalFile(
             number=header.number,
@@ -344,63 +335,61 @@ class Journal:
             nonce=header.nonce,
             end=RECORDS_FIRST,
             write_end=self._write_next,
+            descriptor=descriptor,
             allocated_bytes=os.fstat(descriptor).st_size,
         )
-        opened = _OpenFile(file, descriptor)
         try:
-            self._allocate(opened, self._step_end(RECORDS_FIRST + 1))
+            self._allocate(file, self._step_end(RECORDS_FIRST + 1))
         except OSError:
             if self._current is not None:
-                self._discard(opened)
+                self._discard(file)
                 raise
-        return opened
+        return file
 
-    def _write(self, opened: _OpenFile, parts: Sequence[Buffer], end: int) -> None:
+    def _write(self, file: JournalFile, parts: Sequence[Buffer], end: int) -> None:
         """Write and sync. A full disk rejects a write before any of it is written: the file gets blocks ahead of use.
         What blocks there are stays for smaller writes."""
         try:
-            self._allocate(opened, self._step_end(end))
+            self._allocate(file, self._step_end(end))
         except OSError:
-            self._allocate(opened, end)
+            self._allocate(file, end)
         is_written = False
         try:
-            self._files.write_at(opened.descriptor, parts, opened.file.end)
+            self._files.write_at(file.descriptor, parts, file.end)
             is_written = True
             if self._is_durable:
-                self._files.sync_data(opened.descriptor)
+                self._files.sync_data(file.descriptor)
         except OSError:
-            self._take_away(opened, is_sync_failed=is_written)
+            self._take_away(file, is_sync_failed=is_written)
             raise
 
-    def _allocate(self, opened: _OpenFile, end: int) -> None:
-        file = opened.file
+    def _allocate(self, file: JournalFile, end: int) -> None:
         if end > file.allocated_bytes:
-            self._files.allocate(opened.descriptor, file.allocated_bytes, end)
+            self._files.allocate(file.descriptor, file.allocated_bytes, end)
             file.allocated_bytes = end
 
     def _step_end(self, position: int) -> int:
         """Where the blocks end that a file has at once, with those before the position."""
         return -(-position // self._allocated_bytes_step) * self._allocated_bytes_step
 
-    def _take_away(self, opened: _OpenFile, *, is_sync_failed: bool) -> None:
+    def _take_away(self, file: JournalFile, *, is_sync_failed: bool) -> None:
         """Take away what a failed write has left. After a failed sync, or where that fails too, the file is over."""
-        if opened is self._next:
+        if file is self._next:
             self._next = None
-            self._discard(opened)
+            self._discard(file)
             return
         try:
-            self._files.truncate(opened.descriptor, opened.file.end)
-            opened.file.allocated_bytes = opened.file.end
+            self._files.truncate(file.descriptor, file.end)
+            file.allocated_bytes = file.end
         except OSError:
             is_sync_failed = True
         if is_sync_failed:
             self._end_current()
 
-    def _discard(self, opened: _OpenFile) -> None:
+    def _discard(self, file: JournalFile) -> None:
         """Remove a file that has no writes. Where that fails, and one is in it all the same, the header of a later file
         must say that it does not count: so the one before is over."""
-        file = opened.file
-        self._close(opened)
+        self._close(file)
         file.is_open_ended = True
         file.raise_fate(FileFate.REMOVE)
         if not self._give_back(file):
@@ -411,15 +400,25 @@ class Journal:
     def _end_current(self, successor: int = NO_SUCCESSOR) -> None:
         """Append nothing more to the file that is open: mark where it ends, and give back the blocks behind."""
         if self._current is not None:
-            opened, self._current = self._current, None
-            self._mark_end(opened.descriptor, opened.file, successor)
+            file, self._current = self._current, None
+            self._mark_end(file.descriptor, file, successor)
             with suppress(OSError):
-                self._files.truncate(opened.descriptor, opened.file.end + RECORD_HEADER_BYTES)
-            self._close(opened)
+                self._files.truncate(file.descriptor, file.end + RECORD_HEADER_BYTES)
+            self._close(file)
 
-    def _close(self, opened: _OpenFile) -> None:
+    def _name_successor(self, successor: int) -> None:
+        """Let the end of the newest file with writes, which is over or an earlier start's, say which one follows it."""
+        with self._lock:
+            newest = max((file for file in self._begun if file.has_writes), key=attrgetter("own_number"), default=None)
+        if newest is not None and newest.successor == NO_SUCCESSOR and newest.fate is not FileFate.KEEP:
+            with suppress(OSError), self.records.opened(newest, is_writing=True) as descriptor:
+                self.records.check_nonce(descriptor, newest)
+                self._mark_end(descriptor, newest, successor)
+
+    def _close(self, file: JournalFile) -> None:
+        descriptor, file.descriptor = file.descriptor, -1
         with suppress(OSError):  # what was to be durable was synced
-            self._files.close(opened.descriptor)
+            self._files.close(descriptor)
 
     def _mark_end(self, descriptor: int, file: JournalFile, successor: int) -> None:
         """Mark where a file ends. Where that fails, only the next file says that what is behind does not count."""
@@ -431,4 +430,4 @@ class Journal:
             file.is_open_ended = True
             file.raise_fate(FileFate.REMOVE)
         else:
-            file.is_open_ended = False
+            file.successor, file.is_open_ended = successor, False

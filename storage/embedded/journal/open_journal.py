@@ -89,10 +89,6 @@ class OpenJournal:
             raise
         return cls(journal, content, writer, on_damage)
 
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
     def write(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         """Carry out `work` in the writing thread, behind everything that was handed over before. It is carried out,
         even if the future is cancelled."""

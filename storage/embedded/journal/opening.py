@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from storage.embedded.journal.format import (
     FORMAT,
+    NO_SUCCESSOR,
     NUMBERS_END,
     RECORD_HEADER_BYTES,
     RECORDS_FIRST,
@@ -62,10 +63,6 @@ class OpenedFile:
     """The objects that are not deleted, with their keys."""
     entries: LocationColumns = field(default_factory=LocationColumns)
     states: list[RecordLocation] = field(default_factory=list[RecordLocation])
-
-    @property
-    def is_renamed(self) -> bool:
-        return self.file.number != self.file.own_number
 
     def leave_out(self) -> None:
         """Let nothing in it count."""
@@ -126,7 +123,7 @@ class JournalFiles:
                     empty[header.number] = number
                     continue
                 opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
-            if scan.successor is not None and (scan.successor in empty or not begun):
+            if scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun):
                 self._unreadable.append(scan.successor)
                 self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
             if opened.file.has_writes or opened.file.fate is FileFate.KEEP:
@@ -199,6 +196,7 @@ class JournalFiles:
             nonce=scan.header.nonce,
             end=judged.end,
             write_end=judged.write_end,
+            successor=scan.successor,
             is_open_ended=scan.ending is None or judged.is_torn or not scan.header.is_synced,
             fate=FileFate.KEEP if judged.damages or unreadable else FileFate.REUSE,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import overload
 
-from storage.embedded.journal.format import RECORD_HEADER_BYTES, RECORDS_FIRST, aligned
+from storage.embedded.journal.format import NO_SUCCESSOR, RECORD_HEADER_BYTES, RECORDS_FIRST, aligned
 from storage.embedded.journal.scan import NO_WRITE, LocatedRecord
 from storage.object_store import Buffer
 
@@ -42,11 +42,15 @@ class JournalFile:
     """Where the next record goes, or would go."""
     write_end: int
     """The number of the write that goes there, or would go."""
+    descriptor: int = -1
+    """The one for appends, while the file is open for them."""
     allocated_bytes: int = 0
     """Up to here the file has blocks."""
     objects_live: int = 0
     entry_write_last: int = -1
     """The newest write that has an entry; -1 without one."""
+    successor: int = NO_SUCCESSOR
+    """The number of the file behind, as its end says."""
     is_open_ended: bool = False
     """It could not be marked where it ends: only the next file says it, which must not be removed before this one."""
     fate: FileFate = FileFate.REUSE

@@ -92,14 +92,12 @@ class FileScan:
         return max(newest, self.ending.write + (self.ending.stamp != NO_SUCCESSOR))
 
     @property
-    def successor(self) -> int | None:
-        """The number of the file that was begun behind this one, as its end says; None where it says nothing of one.
+    def successor(self) -> int:
+        """The number of the file that was begun behind this one, as its end says; NO_SUCCESSOR where it says of none.
 
         It is written once that file is durable. Without syncs a crash may have lost the file all the same.
         """
-        if self.ending is None or self.ending.stamp == NO_SUCCESSOR or not self.header.is_synced:
-            return None
-        return self.ending.stamp
+        return self.ending.stamp if self.ending is not None and self.header.is_synced else NO_SUCCESSOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Journals of a folder, opened for a test."""
 
+import errno
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -151,3 +152,23 @@ def opened_journal(
         if disk.open:
             user.journal.close()
         assert disk.open == set(), "descriptors are left"
+
+
+def leave_without_an_end(user: JournalUser, key: str, payload: bytes, entry: bytes | None = None) -> RecordLocation:
+    """Let an append fail in its sync, and the mark that says where its file ends: at once, and behind the next file,
+    which has the object of `key`. The write that failed is whole in its file. Returns where the object is."""
+    writes = count()
+
+    def fail_end() -> None:
+        if next(writes) in (1, 4):  # the write and the end; a header, the write and the end
+            raise OSError(errno.EIO, "Input/output error")
+
+    user.disk.before["write_at"] = fail_end
+    user.disk.fail("sync_data", errno.EIO)
+    user.disk.fail("truncate", errno.EIO, times=2)
+    with suppress(OSError):
+        user.append("lost", entry=b"lost")
+    (location,) = user.append(key, payload=payload, entry=entry).objects
+    del user.disk.before["write_at"]
+    assert user.disk.failures == []
+    return location

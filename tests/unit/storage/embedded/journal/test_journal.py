@@ -10,7 +10,13 @@ from protocol.limits import JOURNAL_FILES_SPARE_MAX
 from storage.embedded.journal.format import DEAD, RECORDS_FIRST, STATE_POSITION, FileHeader, encode_file_header
 from storage.embedded.journal.records import FileFate
 from storage.object_store import ObjectDamaged, StoreMisconfigured
-from tests.support.journal.opened_journals import FILE_BYTES, STEP_BYTES, JournalUser, opened_journal
+from tests.support.journal.opened_journals import (
+    FILE_BYTES,
+    STEP_BYTES,
+    JournalUser,
+    leave_without_an_end,
+    opened_journal,
+)
 from tests.support.packs.simulated_disk import PackDisk
 
 LARGE = b"l" * FILE_BYTES
@@ -30,20 +36,6 @@ def needed_files(user: JournalUser) -> list[str]:
 def fail_write(disk: PackDisk, operation: str) -> None:
     """Blocks are asked for as a new file gets its first ones, ahead of use, and as far as they are needed."""
     disk.fail(operation, errno.EIO, times=3 if operation == "allocate" else 1)
-
-
-def leave_without_an_end(user: JournalUser) -> None:
-    """Let an append fail in its sync, and the mark that says where its file ends. The write is whole in the file."""
-
-    def fail_mark() -> None:
-        user.disk.before.clear()
-        user.disk.fail("write_at", errno.EIO)
-
-    user.disk.before["sync_data"] = fail_mark
-    user.disk.fail("sync_data", errno.EIO)
-    user.disk.fail("truncate", errno.EIO, times=2)
-    with pytest.raises(OSError, match="Input/output"):
-        user.append("lost", entry=b"lost")
 
 
 class TestAppending:
@@ -445,8 +437,7 @@ class TestFailures:
         """The write is whole in the file, and was not acknowledged: the next file has another one with its number."""
         with opened_journal(folder) as user:
             user.append("a", entry=b"1")
-            leave_without_an_end(user)
-            user.append("b", entry=b"2")
+            leave_without_an_end(user, "b", b"payload", b"2")
             killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
         for start in range(3):
             with opened_journal(killed, nonce_first=10 + 10 * start) as user:
@@ -456,8 +447,7 @@ class TestFailures:
     def test_a_file_behind_one_without_an_end_stays_as_long(self, folder: Path) -> None:
         with opened_journal(folder, released_write=100) as user:
             (first,) = user.append("a").objects
-            leave_without_an_end(user)
-            (second,) = user.append("b", payload=LARGE).objects
+            second = leave_without_an_end(user, "b", LARGE)
             assert first.file.is_open_ended
             user.append("c")
             user.delete("b", second)

@@ -13,7 +13,15 @@ from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from tests.support.journal.journal_bytes import a_write, an_object, flipped
 from tests.support.journal.journal_files import zero
-from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, Killed, kill, nonces, opened_journal
+from tests.support.journal.opened_journals import (
+    FILE_BYTES,
+    JournalUser,
+    Killed,
+    kill,
+    leave_without_an_end,
+    nonces,
+    opened_journal,
+)
 from tests.support.packs.simulated_disk import PackDisk
 
 LARGE = b"l" * FILE_BYTES
@@ -164,6 +172,25 @@ class TestFilesThatMoved:
                 (str(three[2]), "its records are missing")
             ]
 
+    @pytest.mark.parametrize("is_sync_failed", [False, True])
+    def test_so_it_is_where_the_file_before_was_over(self, folder: Path, is_sync_failed: bool) -> None:
+        """It is an earlier start's, or its sync has failed."""
+        with opened_journal(folder) as user:
+            user.append("0", entry=b"0")
+            if is_sync_failed:
+                user.disk.fail("sync_data", errno.EIO)
+                with pytest.raises(OSError, match="Input/output"):
+                    user.append("lost", entry=b"lost")
+                user.append("1", entry=b"1")
+        if not is_sync_failed:
+            with opened_journal(folder, nonce_first=10) as user:
+                user.append("1", entry=b"1")
+        newest = max(folder.iterdir())
+        newest.unlink()
+        with opened_journal(folder, nonce_first=20) as user:
+            assert user.content.damaged_write == EVERY_WRITE
+            assert [damage.file for damage in user.damages] == [str(newest)]
+
     def test_so_is_one_of_which_only_the_header_is_left(self, folder: Path, three: list[Path]) -> None:
         zero(three[2], RECORDS_FIRST, three[2].stat().st_size)
         content = three[2].read_bytes()
@@ -251,17 +278,7 @@ class TestSetAside:
         disk = PackDisk()
         with opened_journal(folder, disk, released_write=0) as user:
             (first,) = user.append("a", entry=b"1", state=b"s").objects
-
-            def fail_mark() -> None:
-                disk.before.clear()
-                disk.fail("write_at", errno.EIO)
-
-            disk.before["sync_data"] = fail_mark
-            disk.fail("sync_data", errno.EIO)
-            disk.fail("truncate", errno.EIO, times=2)
-            with pytest.raises(OSError, match="Input/output"):
-                user.append("lost", entry=b"lost")
-            (second,) = user.append("b", payload=LARGE).objects
+            second = leave_without_an_end(user, "b", LARGE)
             user.append("c", payload=LARGE, entry=b"2", state=b"s")
             user.journal.mark_dead([first, second])
             user.journal.take_back_unneeded()

@@ -5,7 +5,13 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORDS_FIRST, RecordKind
+from storage.embedded.journal.format import (
+    FILE_HEADER_BYTES,
+    FILE_HEADER_POSITIONS,
+    NO_SUCCESSOR,
+    RECORDS_FIRST,
+    RecordKind,
+)
 from storage.embedded.journal.scan import (
     NO_WRITE,
     SEARCH_BYTES,
@@ -82,9 +88,9 @@ class TestWhole:
 
     def test_an_end_says_which_file_comes_next(self) -> None:
         assert scanned(header() + ONE + an_end(1, successor=9)).successor == 9
-        assert scanned(header() + ONE + an_end(1)).successor is None
-        assert scanned(header() + ONE).successor is None
-        assert scanned(header(is_synced=False) + ONE + an_end(1, successor=9)).successor is None
+        assert scanned(header() + ONE + an_end(1)).successor == NO_SUCCESSOR
+        assert scanned(header() + ONE).successor == NO_SUCCESSOR
+        assert scanned(header(is_synced=False) + ONE + an_end(1, successor=9)).successor == NO_SUCCESSOR
 
 
 class TestDurableWrite:
