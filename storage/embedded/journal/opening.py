@@ -126,8 +126,7 @@ class JournalFiles:
             if scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun):
                 self._unreadable.append(scan.successor)
                 self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
-            if opened.file.has_writes or opened.file.fate is FileFate.KEEP:
-                write_end = header.write_first
+            write_end = header.write_first if write_end is None else min(write_end, header.write_first)
             begun.append(opened)
         begun.reverse()
         content = JournalContent(write_next=durable_write)

@@ -79,6 +79,21 @@ class TestTorn:
             user.append("next", entry=b"next")
             assert user.read("next", user.append("next").objects[0]) == b"payload"
 
+    def test_a_file_whose_first_write_was_torn_is_not_missed_later(self, folder: Path) -> None:
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE, entry=b"1")
+            calls = iter([lambda: None, kill])  # its header, its first write
+            user.disk.before["sync_data"] = lambda: next(calls)()
+            with pytest.raises(Killed):
+                user.append("x", payload=b"x" * 1_500, entry=b"last")
+            user.disk.kill()
+        zero(max(folder.iterdir()), RECORDS_FIRST + 500, RECORDS_FIRST + 600)
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start) as user:
+                assert (user.entries(), user.details(), user.content.damaged_write) == ([b"1"], [], NO_WRITE)
+                user.journal.drop_spares()
+                assert len(user.files()) == 1
+
     @pytest.mark.parametrize("operation", ["write_at", "sync_data", "rename", "sync_directory"])
     @pytest.mark.parametrize("is_reused", [False, True], ids=["a new file", "a file that was used before"])
     @pytest.mark.parametrize("skipped", range(3))

@@ -84,26 +84,31 @@ def use_a_file_again(user: JournalUser) -> None:
     user.append("z", payload=LARGE)
 
 
-@pytest.mark.parametrize("row", range(6))
+@pytest.mark.parametrize("row", range(16))
 def test_a_file_that_is_used_again_while_it_is_looked_through_is_no_damage(folder: Path, row: int) -> None:
+    """Its records lie so far apart that each is read by itself."""
     disk = PackDisk()
-    with opened_journal(folder, released_write=100) as user:
-        (old,) = user.append("old", payload=LARGE).objects
-        user.append("b", payload=LARGE)
+    payload = b"l" * 20_000
+    with opened_journal(folder, released_write=100, file_bytes=70_000) as user:
+        old = [user.append(f"old {number}", payload=payload).objects[0] for number in range(4)]
+        user.append("b", payload=payload * 4)
         user.append("c")
 
         def use_again() -> None:
             if disk.calls["read_at"] == row + 1:
                 disk.before.clear()
-                user.delete("old", old)
-                user.append("d", payload=LARGE)
-                user.append("e", payload=LARGE)
+                user.journal.mark_dead(old)
+                user.journal.take_back_unneeded()
+                user.append("d", payload=payload * 4)
+                user.append("e", payload=payload * 4)
+                assert user.path(old[0].file).name not in user.files()
 
         disk.before["read_at"] = use_again
         reader = JournalReader(str(folder), files=disk)
         assert reader.get("c") == b"payload"
+        assert disk.before == {}
         with pytest.raises(ObjectMissing):
-            reader.get("old")
+            reader.get("old 0")
 
 
 @pytest.mark.parametrize("is_quiet_at_last", [True, False])
