@@ -263,6 +263,7 @@ class TestFailures:
             user.disk.before.clear()
             user.disk.failures.clear()
             user.append("b", entry=b"2")
+            assert len(user.files()) == (2 if operation == "sync_data" and not is_first else 1)
         with opened_journal(folder, nonce_first=10) as user:
             assert user.objects().keys() == ({"b"} if is_first else {"a", "b"})
             assert user.entries() == ([b"2"] if is_first else [b"1", b"2"])

@@ -79,6 +79,34 @@ class TestTorn:
             user.append("next", entry=b"next")
             assert user.read("next", user.append("next").objects[0]) == b"payload"
 
+    def test_a_start_names_the_file_that_was_begun_and_not_named_yet(self, folder: Path) -> None:
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE, entry=b"1")
+            calls = iter([lambda: None, lambda: None, kill])  # its header, its first write, the end of the one before
+            user.disk.before["sync_data"] = lambda: next(calls)()
+            writes = iter([lambda: None, lambda: None, kill])
+            user.disk.before["write_at"] = lambda: next(writes)()
+            with pytest.raises(Killed):
+                user.append("b", entry=b"2")
+            user.disk.kill()
+        with opened_journal(folder, nonce_first=10) as user:
+            assert user.entries() == [b"1", b"2"]
+        newest = max(folder.iterdir())
+        newest.unlink()
+        with opened_journal(folder, nonce_first=20) as user:
+            assert [damage.file for damage in user.damages] == [str(newest)]
+
+    def test_a_file_that_was_never_begun_is_used(self, folder: Path) -> None:
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE)
+        for number, content in enumerate([b"", bytes(RECORDS_FIRST)]):
+            (folder / f"{(number + 7) << 32:016x}.journal").write_bytes(content)
+        with opened_journal(folder, nonce_first=10) as user:
+            assert user.damages == []
+            user.append("b", payload=LARGE)
+            user.append("c")
+            assert len(user.files()) == 3
+
     def test_a_file_whose_first_write_was_torn_is_not_missed_later(self, folder: Path) -> None:
         with opened_journal(folder) as user:
             user.append("a", payload=LARGE, entry=b"1")

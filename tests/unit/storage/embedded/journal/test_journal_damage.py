@@ -376,6 +376,19 @@ class TestUnreadableSectors:
             assert user.content.damaged_write == EVERY_WRITE
             assert len(user.details()) == 1
 
+    def test_so_may_it_where_nothing_but_its_header_is_left(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append(entry=b"1")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        path = next(killed.iterdir())
+        disk.spoil(path, SECTOR_BYTES)
+        content = path.read_bytes()
+        with opened_journal(killed, disk, nonce_first=10) as user:
+            assert user.content.damaged_write == EVERY_WRITE
+            user.append(entry=b"2")
+            assert path.read_bytes() == content
+
     def test_a_bad_sector_costs_what_lies_in_it(self, folder: Path) -> None:
         disk = PackDisk()
         with opened_journal(folder, disk) as user:
