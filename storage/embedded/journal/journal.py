@@ -308,7 +308,7 @@ class Journal:
                     self._files.sync_data(descriptor)
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
-            if file.is_open_ended and file.fate is not FileFate.KEEP:
+            if file.is_open_ended and self._may_mark_end(file):
                 has_successor = behind is not None and behind.file.has_writes
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
                     self._mark_end(descriptor, file, behind.file.own_number if has_successor else NO_SUCCESSOR)
@@ -333,6 +333,7 @@ class Journal:
             number=header.number,
             own_number=header.number,
             nonce=header.nonce,
+            is_synced=header.is_synced,
             end=RECORDS_FIRST,
             write_end=self._write_next,
             descriptor=descriptor,
@@ -410,7 +411,7 @@ class Journal:
         """Let the end of the newest file with writes, which is over or an earlier start's, say which one follows it."""
         with self._lock:
             newest = max((file for file in self._begun if file.has_writes), key=attrgetter("own_number"), default=None)
-        if newest is not None and newest.successor == NO_SUCCESSOR and newest.fate is not FileFate.KEEP:
+        if newest is not None and newest.successor == NO_SUCCESSOR and self._may_mark_end(newest):
             with suppress(OSError), self.records.opened(newest, is_writing=True) as descriptor:
                 self.records.check_nonce(descriptor, newest)
                 self._mark_end(descriptor, newest, successor)
@@ -419,6 +420,10 @@ class Journal:
         descriptor, file.descriptor = file.descriptor, -1
         with suppress(OSError):  # what was to be durable was synced
             self._files.close(descriptor)
+
+    def _may_mark_end(self, file: JournalFile) -> bool:
+        """Whether it has no damage; and what is written without syncs must not vouch for what was written with them."""
+        return file.fate is not FileFate.KEEP and (self._is_durable or not file.is_synced)
 
     def _mark_end(self, descriptor: int, file: JournalFile, successor: int) -> None:
         """Mark where a file ends. Where that fails, only the next file says that what is behind does not count."""

@@ -7,7 +7,7 @@ renamed is read by its own header. Judgement: `storage.embedded.journal.scan`.
 import errno
 import os
 import re
-from collections.abc import Callable, Container, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -58,6 +58,7 @@ class OpenedFile:
     unsynced_first: int
     """From here to the file's end lie writes of which no record says that they were synced."""
     is_torn: bool
+    """Whether the journal ends in it, or where it ends: a crash has lost what was behind."""
     damaged_write: int
     objects: list[tuple[str, RecordLocation]] = field(default_factory=list[tuple[str, RecordLocation]])
     """The objects that are not deleted, with their keys."""
@@ -77,9 +78,9 @@ class OpenedFiles:
     """All files of a folder."""
 
     begun: Sequence[OpenedFile]
-    """The files that have writes, in the order of their own numbers."""
+    """The files that have something of a record, in the order of their own numbers."""
     unused: Sequence[int]
-    """The names of files that have none."""
+    """The names of the others."""
     content: JournalContent
     number_highest: int
     """Every number that is in use is at most this; -1 without files."""
@@ -123,9 +124,12 @@ class JournalFiles:
                     empty[header.number] = number
                     continue
                 opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
-            if scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun):
+            is_lost = scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun)
+            if is_lost and header.is_synced:
                 self._unreadable.append(scan.successor)
                 self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
+            elif is_lost:  # without syncs a crash may have lost it
+                opened.is_torn = opened.file.is_open_ended = True
             write_end = header.write_first if write_end is None else min(write_end, header.write_first)
             begun.append(opened)
         begun.reverse()
@@ -134,8 +138,7 @@ class JournalFiles:
         newest = begun[-1].file.own_number if begun else -1
         if any(number > newest for number in self._unreadable):
             content.damaged_write = EVERY_WRITE
-        unsynced_firsts = {headers[number].write_first for number in empty.values() if not headers[number].is_synced}
-        self._fill(content, begun, unsynced_firsts)
+        self._fill(content, begun)
         numbers = [*self.numbers(), *(header.number for header in headers.values())]
         return OpenedFiles(
             begun=begun,
@@ -189,15 +192,18 @@ class JournalFiles:
             self._report(number, detail)
         if judged.is_torn:
             self._report(number, f"its last write is not whole: it ends at byte {judged.end}", is_certain=False)
+        is_open_ended = scan.ending is None or judged.is_torn
+        fate = FileFate.REMOVE if is_open_ended else FileFate.REUSE
         file = JournalFile(
             number=number,
             own_number=scan.header.number,
             nonce=scan.header.nonce,
+            is_synced=scan.header.is_synced,
             end=judged.end,
             write_end=judged.write_end,
             successor=scan.successor,
-            is_open_ended=scan.ending is None or judged.is_torn or not scan.header.is_synced,
-            fate=FileFate.KEEP if judged.damages or unreadable else FileFate.REUSE,
+            is_open_ended=is_open_ended,
+            fate=FileFate.KEEP if judged.damages or unreadable else fate,
         )
         unsynced = (each.position for each in judged.records if each.record.write >= durable_write)
         opened = OpenedFile(
@@ -219,12 +225,10 @@ class JournalFiles:
                     pass
         return opened
 
-    def _fill(self, content: JournalContent, begun: Sequence[OpenedFile], unsynced_firsts: Container[int]) -> None:
-        """Add what counts. `unsynced_firsts`: the first writes of files without any, where nothing was synced."""
+    def _fill(self, content: JournalContent, begun: Sequence[OpenedFile]) -> None:
+        """Add what counts."""
         is_torn = False
         for opened in begun:
-            # Such a file had the next write, and a crash has left nothing of it.
-            is_torn |= content.write_next in unsynced_firsts and content.write_next < opened.write_first
             if is_torn:
                 opened.leave_out()
                 self._report(opened.file.number, "it is left out, as an earlier file is not whole", is_certain=False)

@@ -38,6 +38,8 @@ class JournalFile:
     own_number: int
     """The number in its header, which is another one where it was renamed: files are in the order of these."""
     nonce: bytes
+    is_synced: bool
+    """Whether each of its writes is synced before the next one, as its header says."""
     end: int
     """Where the next record goes, or would go."""
     write_end: int

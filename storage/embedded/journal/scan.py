@@ -89,15 +89,12 @@ class FileScan:
         newest = self.records[-1].record.write if self.records else self.header.write_first
         if self.ending is None:
             return newest
-        return max(newest, self.ending.write + (self.ending.stamp != NO_SUCCESSOR))
+        return max(newest, self.ending.write + (self.successor != NO_SUCCESSOR))
 
     @property
     def successor(self) -> int:
-        """The number of the file that was begun behind this one, as its end says; NO_SUCCESSOR where it says of none.
-
-        It is written once that file is durable. Without syncs a crash may have lost the file all the same.
-        """
-        return self.ending.stamp if self.ending is not None and self.header.is_synced else NO_SUCCESSOR
+        """The number of the file that was begun behind this one, as its end says; NO_SUCCESSOR where it names none."""
+        return NO_SUCCESSOR if self.ending is None else self.ending.stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,9 @@ def a_write(number: int, *records: Part, nonce: bytes = NONCE) -> bytes:
 
 def records_of(number: int, *records: Part, nonce: bytes = NONCE) -> Sequence[bytes]:
     """The records of a write, each with its padding."""
-    file = JournalFile(number=NUMBER, own_number=NUMBER, nonce=nonce, end=RECORDS_FIRST, write_end=number)
+    file = JournalFile(
+        number=NUMBER, own_number=NUMBER, nonce=nonce, is_synced=True, end=RECORDS_FIRST, write_end=number
+    )
     new = [NewRecord(kind, [payload], name=name, stamp=1) for kind, name, payload in records]
     parts, locations = encode_write(file, number, new)
     content = b"".join(parts)

@@ -3,6 +3,7 @@
 import errno
 import random
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -289,9 +290,13 @@ def numbers_after_a_loss_of_power(disk: PackDisk, folder: Path, target: Path) ->
 class TestWithoutSyncs:
     @pytest.mark.parametrize("seed", range(30))
     def test_a_loss_of_power_leaves_a_prefix_of_the_writes(self, folder: Path, tmp_path: Path, seed: int) -> None:
+        """But for the first file of all, if all of it is lost: no other one names it."""
         disk = PackDisk()
         with opened_journal(folder, disk, is_durable=False) as user:
-            for row in range(12):
+            first = user.append("0", payload=b"0" * 300, entry=b"0").entries[0].file
+            with user.journal.records.opened(first) as descriptor:
+                disk.sync_data(descriptor)
+            for row in range(1, 12):
                 user.append(f"{row}", payload=b"%d" % row * 300, entry=b"%d" % row)
             restored = disk.restore(folder, tmp_path / "restored" / "journal", random.Random(seed))
         for start in range(2):
@@ -300,6 +305,59 @@ class TestWithoutSyncs:
                 assert user.entries() == [b"%d" % row for row in range(count)]
                 assert user.objects().keys() == {str(row) for row in range(count)}
                 assert (user.details(), user.content.damaged_write) == ([], NO_WRITE)
+
+    @pytest.mark.parametrize("is_killed", [False, True])
+    @pytest.mark.parametrize("seed", range(10))
+    def test_it_takes_nothing_from_what_was_written_with_syncs(
+        self, folder: Path, tmp_path: Path, seed: int, is_killed: bool
+    ) -> None:
+        """Files of a process with syncs, then of one without: what the second one wrote vouches for nothing."""
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append("0", entry=b"0")
+            disk.before |= {"sync_data": kill} if is_killed else {}
+            with suppress(Killed):
+                user.append("1", payload=b"1" * 2_000, entry=b"1")
+            if is_killed:
+                disk.kill()
+        with opened_journal(folder, disk, nonce_first=10, is_durable=False) as user:
+            assert user.entries() == [b"0", b"1"]
+            user.append("2", payload=b"2" * 2_000, entry=b"2")
+            user.append("3", payload=LARGE, entry=b"3")
+            user.append("4", payload=LARGE, entry=b"4")
+            restored = disk.restore(folder, tmp_path / "restored" / "journal", random.Random(seed))
+        for start in range(2):
+            with opened_journal(restored, nonce_first=100 + start) as user:
+                count = len(user.entries())
+                assert user.entries() == [b"%d" % row for row in range(count)]
+                assert count >= (1 if is_killed else 2)
+                assert (user.details(), user.content.damaged_write) == ([], NO_WRITE)
+
+    def test_a_file_of_which_only_the_header_is_left_ends_the_journal(self, folder: Path, tmp_path: Path) -> None:
+        with opened_journal(folder, is_durable=False) as user:
+            for row in range(3):
+                user.append(f"{row}", payload=LARGE, entry=b"%d" % row)
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        second = sorted(killed.iterdir())[1]
+        zero(second, RECORDS_FIRST, second.stat().st_size)
+        for start in range(3):
+            with opened_journal(killed, nonce_first=10 + start, is_durable=False) as user:
+                assert user.entries() == [b"0", *[b"new"] * start]
+                user.append(entry=b"new")
+
+    def test_a_file_that_was_begun_and_left_does_not(self, folder: Path) -> None:
+        """Its header names a write that other files have, and that is not needed any more."""
+        with opened_journal(folder, is_durable=False, released_write=0) as user:
+            (old,) = user.append("old", payload=LARGE, entry=b"0").objects
+            user.append("a", payload=LARGE, entry=b"1")
+            user.delete("old", old)
+            user.disk.fail("rename", errno.EIO)
+            (given_back,) = user.append("b", payload=LARGE).objects
+            user.append("c", payload=LARGE)
+            user.delete("b", given_back)
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start, is_durable=False, released_write=0) as user:
+                assert (user.objects().keys(), user.damages) == ({"a", "c"}, [])
 
     def test_of_files_behind_one_that_was_torn_nothing_counts_then_or_later(self, folder: Path, tmp_path: Path) -> None:
         with opened_journal(folder, is_durable=False) as user:

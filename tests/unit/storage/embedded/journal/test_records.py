@@ -4,7 +4,7 @@ from storage.embedded.journal.format import RECORD_HEADER_BYTES, RECORDS_FIRST
 from storage.embedded.journal.records import FileFate, JournalFile, LocationColumns, RecordLocation
 from tests.support.journal.journal_bytes import NONCE
 
-FILE = JournalFile(number=3, own_number=3, nonce=NONCE, end=0, write_end=0)
+FILE = JournalFile(number=3, own_number=3, nonce=NONCE, is_synced=True, end=0, write_end=0)
 
 
 def location(number: int) -> RecordLocation:
@@ -40,7 +40,7 @@ def test_columns_are_joined_in_their_order() -> None:
 
 
 def test_a_fate_only_rises() -> None:
-    file = JournalFile(number=3, own_number=3, nonce=NONCE, end=RECORDS_FIRST, write_end=0)
+    file = JournalFile(number=3, own_number=3, nonce=NONCE, is_synced=True, end=RECORDS_FIRST, write_end=0)
     file.raise_fate(FileFate.KEEP)
     file.raise_fate(FileFate.REMOVE)
     assert file.fate is FileFate.KEEP

@@ -90,7 +90,6 @@ class TestWhole:
         assert scanned(header() + ONE + an_end(1, successor=9)).successor == 9
         assert scanned(header() + ONE + an_end(1)).successor == NO_SUCCESSOR
         assert scanned(header() + ONE).successor == NO_SUCCESSOR
-        assert scanned(header(is_synced=False) + ONE + an_end(1, successor=9)).successor == NO_SUCCESSOR
 
 
 class TestDurableWrite:

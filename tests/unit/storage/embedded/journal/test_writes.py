@@ -14,7 +14,7 @@ from tests.support.journal.journal_bytes import NONCE
 
 
 def file_at(end: int) -> JournalFile:
-    return JournalFile(number=3, own_number=3, nonce=NONCE, end=end, write_end=5)
+    return JournalFile(number=3, own_number=3, nonce=NONCE, is_synced=True, end=end, write_end=5)
 
 
 def test_records_follow_each_other() -> None:
