@@ -183,8 +183,8 @@ def judge(
         end, write_next = write[-1].end, number + is_complete
     lost_end = durable_write if write_end is None else min(durable_write, write_end)
     if write_next >= lost_end:
-        expected_end = write_end if scan.ending is None else scan.ending.write
-        is_cut |= scan.has_tail if expected_end is None else write_next < expected_end
+        ends = [end for end in (write_end, scan.ending.write if scan.ending else None) if end is not None]
+        is_cut |= write_next < min(ends) if ends else scan.has_tail
     damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end)
     return JudgedFile(
         records=records, end=end, write_end=write_next, is_torn=is_cut, damages=damages, damaged_write=damaged_write

@@ -341,9 +341,42 @@ class TestWithoutSyncs:
         second = sorted(killed.iterdir())[1]
         zero(second, RECORDS_FIRST, second.stat().st_size)
         for start in range(3):
-            with opened_journal(killed, nonce_first=10 + start, is_durable=False) as user:
+            (killed / f"{9 + start << 32:016x}.journal").write_bytes(b"")  # is used instead of the one that was lost
+            with opened_journal(killed, nonce_first=10 + 10 * start, is_durable=False) as user:
                 assert user.entries() == [b"0", *[b"new"] * start]
                 user.append(entry=b"new")
+                assert second.exists()
+
+    def test_what_a_torn_file_has_behind_does_not_come_back_though_its_end_could_not_be_written(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        with opened_journal(folder, is_durable=False) as user:
+            user.append("0", entry=b"0")
+            lost = user.append("1", entry=b"1").entries[0]
+            user.append("2", payload=LARGE, entry=b"2")
+            user.append("3", entry=b"3")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        zero(killed / user.path(lost.file).name, lost.record_first, lost.end)
+        disk = PackDisk()
+        disk.before["write_at"] = lambda: disk.fail("write_at", errno.EIO) if disk.calls["write_at"] > 1 else None
+        with opened_journal(killed, disk, nonce_first=10) as user:
+            disk.before.clear()
+            assert (user.entries(), user.content.objects["0"].file.is_open_ended) == ([b"0"], True)
+            for _ in range(5):
+                user.append(entry=b"new")
+        with opened_journal(killed, nonce_first=20) as user:
+            assert (user.entries(), user.damages) == ([b"0", *[b"new"] * 5], [])
+
+    def test_a_file_that_was_written_with_syncs_and_has_no_end_is_not_used_again(self, folder: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append("0")
+            disk.kill()
+        with opened_journal(folder, disk, nonce_first=10, is_durable=False) as user:
+            location = user.content.objects["0"]
+            user.append("1")
+            user.delete("0", location)
+            assert len(user.files()) == 1
 
     def test_a_file_that_was_begun_and_left_does_not(self, folder: Path) -> None:
         """Its header names a write that other files have, and that is not needed any more."""

@@ -166,6 +166,12 @@ class TestTorn:
         assert judged(content, write_end=2).is_torn
         assert not judged(content, write_end=1).is_torn
 
+    def test_without_syncs_an_end_behind_writes_that_another_file_has_says_nothing_of_them(self) -> None:
+        content = header(is_synced=False) + ONE + bytes(len(TWO)) + THREE + an_end(3)
+        assert judged(content).is_torn
+        found = judged(content, write_end=1)
+        assert (writes(found), found.is_torn) == ([0], False)
+
 
 class TestDamaged:
     """What was synced before a later write began, and cannot be read."""
