@@ -39,12 +39,12 @@ async def open_journal(
     if not isinstance(url, JournalUrl):
         yield None
         return
-    folder, store = Path(url.path), read_store_url(settings.store_url)
-    if not isinstance(store, FileUrl) or Path(store.path).resolve().parent / JOURNAL_FOLDER != folder.resolve():
+    folder = Path(url.path)
+    if not _is_beside(folder, settings.store_url):
         raise LedgerUnsupported(
             f"--ledger journal://{url.path} has the intake of the folder beside it, and --store is "
-            f"{settings.store_url}: give --ledger journal://DIR/{JOURNAL_FOLDER} and --store file://DIR/NAME, or another "
-            "--ledger"
+            f"{settings.store_url}: give --ledger journal://DIR/{JOURNAL_FOLDER} and --store file://DIR/NAME, or "
+            "another --ledger"
         )
     if is_writer:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -61,3 +61,8 @@ async def open_journal(
         yield opened
     finally:
         await opened.close()
+
+
+def _is_beside(folder: Path, store_url: str) -> bool:
+    store = read_store_url(store_url)
+    return isinstance(store, FileUrl) and Path(store.path).resolve().parent / JOURNAL_FOLDER == folder.resolve()

@@ -30,9 +30,6 @@ from storage.object_store import (
 )
 from storage.store_damage import StoreDamage
 
-OBJECTS_PER_WRITE_MAX = RECORDS_PER_WRITE_MAX - 1
-"""The first write of a file has a state, too."""
-
 
 class JournalStore:
     """An `ObjectStore` over an open journal, which its owner closes. `now_ms` is the time since 1970."""
@@ -150,7 +147,8 @@ class JournalStore:
         """Hand what waits to the writing thread, as much as goes together."""
         group = [self._waiting.popleft()]
         group_bytes = 0
-        while self._waiting and group_bytes < JOURNAL_GROUP_BYTES_MAX and len(group) < OBJECTS_PER_WRITE_MAX:
+        # One record is left for the state that the first write of a file has, too.
+        while self._waiting and group_bytes < JOURNAL_GROUP_BYTES_MAX and len(group) < RECORDS_PER_WRITE_MAX - 1:
             group_bytes += sum(map(len, group[-1].parts))
             group.append(self._waiting.popleft())
         self._is_writing = True

@@ -19,7 +19,7 @@ from tests.support.journal.opened_journals import FILE_BYTES, JournalUser
 from tests.support.packs.simulated_disk import PackDisk
 
 
-class Ending(Enum):
+class ProcessEnd(Enum):
     """How a process ends."""
 
     CLOSED = "closed"
@@ -34,7 +34,7 @@ class Process:
     is_durable: bool
     sizes: list[int]
     kept: int
-    ending: Ending
+    ending: ProcessEnd
     seed: int
 
 
@@ -43,7 +43,7 @@ processes = st.builds(
     is_durable=st.booleans(),
     sizes=st.lists(st.sampled_from([1, 300, 700, FILE_BYTES]), max_size=6),
     kept=st.integers(1, 8),
-    ending=st.sampled_from(Ending),
+    ending=st.sampled_from(ProcessEnd),
     seed=st.integers(0, 10_000),
 )
 
@@ -87,8 +87,8 @@ def test_what_is_lost_was_written_without_syncs_before_a_loss_of_power(
                 user.append(state=b"state")
                 user.journal.take_back_unneeded()
                 entries, durable_count = entries[dropped:], max(durable_count - dropped, 0)
-            is_power_lost = process.ending is Ending.POWER_LOST and not is_power_safe
-            if process.ending is Ending.CLOSED:
+            is_power_lost = process.ending is ProcessEnd.POWER_LOST and not is_power_safe
+            if process.ending is ProcessEnd.CLOSED:
                 user.journal.close()
             elif is_power_lost:
                 folder = disk.restore(

@@ -179,7 +179,7 @@ async def test_one_that_could_not_be_deleted_before_it_was_replaced_does_not_com
 
 
 async def test_more_puts_than_one_write_takes_are_two_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "OBJECTS_PER_WRITE_MAX", 10)
+    monkeypatch.setattr(store_module, "RECORDS_PER_WRITE_MAX", 11)
     async with one_store(folder) as one:
         await asyncio.gather(*(one.store.put(f"{row}", [b""]) for row in range(31)))
         writes = {location.write for location in one.opened.objects.values()}
