@@ -29,7 +29,8 @@ from storage.keys import KEY_BYTES_MAX
 
 FILE_HEADER: Final = struct.Struct("<8sIIQ16sQB15x")
 RECORD_HEADER: Final = struct.Struct("<4sI16sQQqIHHHBB4x")
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""Format 1 was never released: its files had one header, and their records behind it."""
 FILE_HEADER_BYTES: Final = FILE_HEADER.size
 FILE_HEADER_POSITIONS: Final = (0, 4096)
 RECORDS_FIRST: Final = FILE_HEADER_POSITIONS[-1] + FILE_HEADER_BYTES

@@ -47,7 +47,7 @@ class TestFileHeader:
     def test_it_has_64_literal_bytes(self) -> None:
         encoded = encode_file_header(HEADER)
         fields = (
-            "01000000"  # format
+            "02000000"  # format
             "0504030201000000"  # number
             "0102030405060708090a0b0c0d0e0f10"  # nonce
             "0900000000000000"  # first write
@@ -71,7 +71,7 @@ class TestFileHeader:
             assert read_file_header(flipped(encoded, bit)) is None
 
     def test_the_format_of_a_newer_program_is_read(self) -> None:
-        newer = FileHeader(number=1, nonce=NONCE, write_first=0, is_synced=False, format=2)
+        newer = FileHeader(number=1, nonce=NONCE, write_first=0, is_synced=False, format=3)
         assert read_file_header(encode_file_header(newer)) == newer
 
 

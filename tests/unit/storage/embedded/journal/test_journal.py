@@ -10,6 +10,7 @@ from protocol.limits import JOURNAL_FILES_SPARE_MAX
 from storage.embedded.journal.format import DEAD, RECORDS_FIRST, STATE_POSITION, FileHeader, encode_file_header
 from storage.embedded.journal.records import FileFate
 from storage.object_store import ObjectDamaged, StoreMisconfigured
+from tests.support.journal.journal_files import contents_of
 from tests.support.journal.opened_journals import (
     FILE_BYTES,
     STEP_BYTES,
@@ -237,12 +238,18 @@ class TestFiles:
             user.append("b")
             assert len(user.files()) == 2
 
-    def test_a_newer_format_is_rejected_by_name(self, folder: Path) -> None:
+    @pytest.mark.parametrize("version", [1, 3])
+    def test_another_format_is_rejected_by_name(self, folder: Path, version: int) -> None:
         folder.mkdir()
-        newer = encode_file_header(FileHeader(number=3, nonce=bytes(16), write_first=0, is_synced=True, format=2))
-        (folder / "0000000000000003.journal").write_bytes(newer + bytes(200))
-        with pytest.raises(StoreMisconfigured, match="has format 2, this program knows 1"), opened_journal(folder):
+        other = FileHeader(number=3, nonce=bytes(16), write_first=0, is_synced=True, format=version)
+        content = encode_file_header(other) + bytes(200)
+        (folder / "0000000000000003.journal").write_bytes(content)
+        with (
+            pytest.raises(StoreMisconfigured, match=f"has format {version}, this program knows 2"),
+            opened_journal(folder),
+        ):
             pass
+        assert contents_of(folder) == {"0000000000000003.journal": content}
 
 
 class TestFailures:
