@@ -267,22 +267,23 @@ class Journal:
 
     def _give_back(self, file: JournalFile) -> bool:
         """Give back a file of which nothing is needed; false where that failed, and is to be tried again."""
+        is_own = True
         try:
-            with self.records.opened(file) as descriptor:
-                self.records.check_nonce(descriptor, file)
-        except FileNotFoundError:
-            return True  # somebody has removed it, or put another one in its place
-        except OSError:
-            return False
-        try:
-            if file.fate is FileFate.REUSE:
+            try:
+                with self.records.opened(file) as descriptor:
+                    self.records.check_nonce(descriptor, file)
+            except FileNotFoundError:  # somebody has removed it, or put another one in its place
+                is_own = False
+            if is_own and file.fate is FileFate.REUSE:
                 self._folder.take_back(file.number)
-            else:
+            elif is_own:
                 self._folder.remove(file.number)
-                self._folder.sync()  # before what says that something in it does not count
+            if file.fate is FileFate.REMOVE:
+                self._folder.sync()  # before the file goes that says that something in this one does not count
         except OSError:
             return False
-        self._on_removed(self.path(file.number))
+        if is_own:
+            self._on_removed(self.path(file.number))
         return True
 
     # Settling.

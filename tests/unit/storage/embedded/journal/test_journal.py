@@ -409,10 +409,12 @@ class TestFailures:
             location.file.raise_fate(FileFate.REMOVE)
             user.disk.fail("unlink", errno.EIO)
             user.journal.take_back_unneeded()
-            user.disk.fail("sync_directory", errno.EIO)
+            user.disk.fail("sync_directory", errno.EIO, times=2)
             assert (len(user.files()), user.removed) == (2, [])
-            user.journal.take_back_unneeded()
-            assert (len(user.files()), user.removed) == (1, [])
+            for _ in range(2):
+                user.journal.take_back_unneeded()
+                assert (len(user.files()), user.removed) == (1, [])
+                assert user.journal.used_bytes > FILE_BYTES, "it may be there again after a loss of power"
             user.journal.take_back_unneeded()
             assert user.journal.used_bytes < FILE_BYTES
 
