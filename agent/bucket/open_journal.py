@@ -12,6 +12,7 @@ from agent.config.settings import Settings
 from agent.runtime.ids import Ids
 from coordinator.ledger.port import LedgerUnsupported
 from storage.embedded.journal.open_journal import OpenJournal
+from storage.embedded.journal.opening import JOURNAL_FOLDER
 
 
 @asynccontextmanager
@@ -25,7 +26,8 @@ async def open_journal(
 ) -> AsyncIterator[OpenJournal | None]:
     """The journal, where the ledger that the settings name is in one.
 
-    Raises `StoreError`s, and `LedgerUnsupported` where the store is no folder: it would not find the intake.
+    Raises `StoreError`s, and `LedgerUnsupported` where it is not beside the store's folder: that is where other readers
+    of the store look for the intake.
 
     Args:
         settings, ids: the process's.
@@ -37,12 +39,13 @@ async def open_journal(
     if not isinstance(url, JournalUrl):
         yield None
         return
-    if not isinstance(read_store_url(settings.store_url), FileUrl):
-        raise LedgerUnsupported(
-            f"--ledger journal://{url.path} has the intake of a folder, and --store is {settings.store_url}: "
-            "give --store file:///PATH, or another --ledger"
-        )
     folder = Path(url.path)
+    if not _is_beside(folder, settings.store_url):
+        raise LedgerUnsupported(
+            f"--ledger journal://{url.path} has the intake of the folder beside it, and --store is "
+            f"{settings.store_url}: give --ledger journal://DIR/{JOURNAL_FOLDER} and --store file://DIR/NAME, or "
+            "another --ledger"
+        )
     if is_writer:
         folder.parent.mkdir(parents=True, exist_ok=True)
     opened = await OpenJournal.open(
@@ -58,3 +61,8 @@ async def open_journal(
         yield opened
     finally:
         await opened.close()
+
+
+def _is_beside(folder: Path, store_url: str) -> bool:
+    store = read_store_url(store_url)
+    return isinstance(store, FileUrl) and Path(store.path).resolve().parent / JOURNAL_FOLDER == folder.resolve()

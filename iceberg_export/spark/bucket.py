@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
@@ -26,7 +27,7 @@ from storage.embedded.journal.opening import JOURNAL_FOLDER
 from storage.embedded.journal.reader import JournalReader
 from storage.embedded.local_store import PACKS_FOLDER, LocalStore
 from storage.embedded.pack_reader import PackReader
-from storage.object_store import ObjectMissing, ObjectStore
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
 from storage.refs import INTAKE_PREFIX
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
@@ -161,17 +162,26 @@ class EmbeddedIntake(LocalStore):
         self._reading = Lock()  # a reader is for one thread at a time
 
     async def get(self, key: str) -> bytes:
-        return await asyncio.to_thread(self._one_by_one, lambda reader: reader.get(key))
+        return await asyncio.to_thread(self._one_by_one, key, lambda reader: reader.get(key))
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        return await asyncio.to_thread(self._one_by_one, lambda reader: reader.get_range(key, byte_first, byte_count))
+        return await asyncio.to_thread(
+            self._one_by_one, key, lambda reader: reader.get_range(key, byte_first, byte_count)
+        )
 
-    def _one_by_one(self, read: Callable[[JournalReader | PackReader], bytes]) -> bytes:
+    def _one_by_one(self, key: str, read: Callable[[JournalReader | PackReader], bytes]) -> bytes:
+        """Packs are asked before the journal is looked through again: it is larger than what is left of them."""
         with self._reading:
-            try:
+            if self._journal.knows(key):
                 return read(self._journal)
-            except ObjectMissing:
+            try:
                 return read(self._packs)
+            except ObjectMissing:
+                return read(self._journal)
+            except ObjectDamaged:  # of what cannot be read in packs, it may be none
+                with suppress(ObjectMissing):
+                    return read(self._journal)
+                raise
 
 
 def _monotonic_s() -> float:

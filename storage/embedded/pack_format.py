@@ -44,6 +44,8 @@ _NONCE_FIRST = _CRC_FIRST = 8
 """Where the bytes under a record's checksum begin."""
 _ALIGNMENT = 8
 _RANDOM_BITS = 32
+_COUNTED_NUMBERS_END = 1 << 24
+"""Packs of before names were random were counted from 0, and have any nonce (ADR 30)."""
 _GROUP_FIRST, _GROUP_NEXT, _GROUP_UNMARKED = 0xFF, 0x07, 0x00
 _MAJORITY_BITS = 4
 _DAMAGED_BITS = 16
@@ -89,7 +91,7 @@ def pack_number(highest: int, nonce: bytes) -> int:
 
 
 def is_named_after(number: int, nonce: bytes) -> bool:
-    """Whether `number` may have been given to the pack of `nonce`. Packs of before names were random have any nonce."""
+    """Whether `number` was given to the pack of `nonce`, at random."""
     return number % (1 << _RANDOM_BITS) == _random_part(nonce)
 
 
@@ -155,7 +157,7 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
     if crc != _crc(buffer, name):
         return None
     return PackRecord(
-        key=name.decode(),
+        key=name.decode(errors="replace"),  # of a pack without a header, bytes of a producer may have the checksum
         payload_first=payload_first,
         payload_bytes=payload_bytes,
         payload_crc=payload_crc,
@@ -191,13 +193,16 @@ def is_marked_dead(buffer: bytes) -> bool:
     return buffer[STATE_POSITION : STATE_POSITION + 1] == DEAD
 
 
-def nonces_in(buffer: bytes) -> Iterator[bytes]:
-    """The nonces of the records in `buffer`, in their order, whatever packs' they are."""
+def nonces_in(buffer: bytes, number: int) -> Iterator[bytes]:
+    """The nonces of the records in `buffer` that may be those of the pack `number`, in their order.
+
+    A producer may have written what looks like a record: a nonce is believed only if it fits the number.
+    """
     position = buffer.find(_RECORD_MAGIC)
     while position >= 0:
         nonce = buffer[position + _NONCE_FIRST : position + _NONCE_FIRST + NONCE_BYTES]
-        is_aligned = position % _ALIGNMENT == 0
-        if is_aligned and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
+        is_own = position % _ALIGNMENT == 0 and (is_named_after(number, nonce) or number < _COUNTED_NUMBERS_END)
+        if is_own and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
             yield nonce
         position = buffer.find(_RECORD_MAGIC, position + 1)
 

@@ -175,7 +175,7 @@ def pack_of(read: Read, number: int) -> PackHeader | None:
         return None
     for _, block in _blocks(read, PACK_HEADER_BYTES):
         # A pack is written from its beginning: what an earlier use of the file has left lies behind its own records.
-        for nonce in nonces_in(block):
+        for nonce in nonces_in(block, number):
             return PackHeader(number, nonce)
     return None
 
@@ -223,7 +223,7 @@ def _may_be_live(read: Read, nonce: bytes, position: int) -> bool:
 def _is_next_use_begun(read: Read, nonce: bytes, number: int) -> bool:
     """Whether the pack that the file's name belongs to has a record in it."""
     for _, block in _blocks(read, PACK_HEADER_BYTES):
-        if any(other != nonce and is_named_after(number, other) for other in nonces_in(block)):
+        if any(other != nonce and is_named_after(number, other) for other in nonces_in(block, number)):
             return True
     return False
 

@@ -4,20 +4,21 @@ Rule: pure. A file begins with its number, a nonce, and the number of its first 
 No producer can guess it, so bytes that an earlier use of the file left behind are never taken for a record. Integers
 are little-endian. Decision: docs/adr/0048-a-journal-for-the-embedded-broker.md.
 
-    file    magic 8 | crc32c u32 of the fields after it | format u32 | number u64 | nonce 16 | first write u64 |
-            zeros 16
+    file    header 64 | zeros | the header again, at byte 4096 | records
+    header  magic 8 | crc32c u32 of the fields after it | format u32 | number u64 | nonce 16 | first write u64 |
+            flags u8 | zeros 15
     record  magic 4 | crc32c u32 of the fields after it but the state, and of the name | nonce 16 | write u64 |
             payload bytes u64 | stamp i64 | payload crc32c u32 | name bytes u16 | index u16 | count u16 | kind u8 |
-            flags u8 | state u8 | zeros 3 | name | payload | padding to 8
+            state u8 | zeros 4 | name | payload | padding to 8
 
-All records that were handed over together are one *write*: they have its number, their index in it, and their count. A
-write is whole or does not count. Flag 1 says that every earlier write was synced before this one began. The state alone
-is ever changed in place: an object that is deleted is marked. It is under no checksum, and read as what most of its
-bits say, so that no single bit changes it.
+The header is there twice, as nothing else in the file says what its nonce is: no sector has both. Flag 1 of a header
+says that every write before the file's first one was synced before the file was begun, and each of its own before the
+next one. All records that were handed over together are one *write*: they have its number, their index in it, and
+their count. A write is whole or does not count. The state alone is ever changed in place: an object that is deleted is
+marked. It is under no checksum, and read as what most of its bits say, so that no single bit changes it.
 """
 
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -26,15 +27,19 @@ from crc32c import crc32c
 
 from storage.keys import KEY_BYTES_MAX
 
-FILE_HEADER: Final = struct.Struct("<8sIIQ16sQ16x")
-RECORD_HEADER: Final = struct.Struct("<4sI16sQQqIHHHBBB3x")
-FORMAT: Final = 1
+FILE_HEADER: Final = struct.Struct("<8sIIQ16sQB15x")
+RECORD_HEADER: Final = struct.Struct("<4sI16sQQqIHHHBB4x")
+FORMAT: Final = 2
+"""Format 1 was never released: its files had one header, and their records behind it."""
 FILE_HEADER_BYTES: Final = FILE_HEADER.size
+FILE_HEADER_POSITIONS: Final = (0, 4096)
+RECORDS_FIRST: Final = FILE_HEADER_POSITIONS[-1] + FILE_HEADER_BYTES
+"""Where the first record of a file begins."""
 RECORD_HEADER_BYTES: Final = RECORD_HEADER.size
 NONCE_BYTES: Final = 16
 RECORD_BYTES_READ: Final = RECORD_HEADER_BYTES + KEY_BYTES_MAX
 """The bytes that are read to find out what a record is."""
-STATE_POSITION: Final = 60
+STATE_POSITION: Final = 59
 """The offset of the state, within a record."""
 LIVE, DEAD = b"L", b"\xb3"
 NUMBERS_END: Final = 0x7FFF_FFFF_0000_0000
@@ -45,10 +50,10 @@ NO_SUCCESSOR: Final = -1
 
 _FILE_MAGIC: Final = b"PNSTJRNL"
 _RECORD_MAGIC: Final = b"JREC"
-_CHECKED: Final = struct.Struct("<16sQQqIHHHBB")
+_CHECKED: Final = struct.Struct("<16sQQqIHHHB")
 """The fields of a record under its checksum."""
 _CRC: Final = struct.Struct("<I")
-_LIVE_BYTES, _DEAD_BYTES = LIVE + bytes(3), DEAD + bytes(3)
+_LIVE_BYTES, _DEAD_BYTES = LIVE + bytes(4), DEAD + bytes(4)
 """State and zeros."""
 _FILE_CRC_FIRST: Final = 12
 """Where the bytes under a file header's checksum begin."""
@@ -56,7 +61,7 @@ _NONCE_FIRST = _CRC_FIRST = 8
 """Where the bytes under a record's checksum begin."""
 _ALIGNMENT: Final = 8
 _RANDOM_BITS: Final = 32
-_SYNCED_BEFORE: Final = 1
+_SYNCED: Final = 1
 _MAJORITY_BITS: Final = 4
 _DAMAGED_BITS: Final = 16
 """Nonces of two files differ in about 64 bits of 128."""
@@ -72,7 +77,8 @@ class RecordKind(IntEnum):
     STATE = 3
     """A state of the journal's owner: the newest one counts, and each file begins with it."""
     END = 4
-    """The end of a file: nothing behind it counts. Stamp: the number of the file behind, or NO_SUCCESSOR."""
+    """The end of a file: nothing behind it counts. Its write is the next one. Stamp: the number of the file that has
+    that write, and in which it is synced; or NO_SUCCESSOR."""
 
 
 _KINDS: Final = frozenset(RecordKind)
@@ -85,7 +91,10 @@ class FileHeader:
     number: int
     nonce: bytes
     write_first: int
-    """Whatever earlier files have from this write on does not count: its sync failed, or a crash has torn it."""
+    """Whatever earlier files have from this write on does not count, once this file has a write: its sync failed, or a
+    crash has torn it."""
+    is_synced: bool
+    """Whether every earlier write was synced before the file was begun, and each of its own before the next one."""
     format: int = FORMAT
     """The format of the file's records: a program that does not know it must not judge them."""
 
@@ -103,8 +112,6 @@ class JournalRecord:
     payload_first: int
     payload_bytes: int
     payload_crc: int
-    is_synced_before: bool
-    """Whether every earlier write was synced before this one began."""
     is_live: bool = True
 
     @property
@@ -123,26 +130,30 @@ def file_number(highest: int, nonce: bytes) -> int:
     Its lower half is random, so that a file gets the number of one that was moved away once in four thousand million
     cases (ADR 30).
     """
-    return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | _random_part(nonce)
-
-
-def is_named_after(number: int, nonce: bytes) -> bool:
-    """Whether `number` was given to the file of `nonce`."""
-    return number % (1 << _RANDOM_BITS) == _random_part(nonce)
+    random_part = int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
+    return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | random_part
 
 
 def encode_file_header(header: FileHeader) -> bytes:
-    values = (header.format, header.number, header.nonce, header.write_first)
+    values = (header.format, header.number, header.nonce, header.write_first, _SYNCED if header.is_synced else 0)
     fields = FILE_HEADER.pack(_FILE_MAGIC, 0, *values)
     return FILE_HEADER.pack(_FILE_MAGIC, crc32c(fields[_FILE_CRC_FIRST:]), *values)
 
 
+def file_beginning(header: FileHeader) -> bytes:
+    """The bytes before the first record: the header, twice."""
+    encoded = encode_file_header(header)
+    return encoded.ljust(FILE_HEADER_POSITIONS[-1], b"\0") + encoded
+
+
 def read_file_header(content: bytes) -> FileHeader | None:
-    """The header in the first bytes of a file; None where they are not those of a journal's file, or unreadable."""
+    """The header in these bytes; None where they are not that of a journal's file, or unreadable."""
     if len(content) < FILE_HEADER_BYTES:
         return None
-    _, _, version, number, nonce, write_first = FILE_HEADER.unpack_from(content)
-    header = FileHeader(number=number, nonce=nonce, write_first=write_first, format=version)
+    _, _, version, number, nonce, write_first, flags = FILE_HEADER.unpack_from(content)
+    header = FileHeader(
+        number=number, nonce=nonce, write_first=write_first, is_synced=bool(flags & _SYNCED), format=version
+    )
     return header if content[:FILE_HEADER_BYTES] == encode_file_header(header) else None
 
 
@@ -159,7 +170,6 @@ def encode_record_header(record: JournalRecord, nonce: bytes) -> bytes:
         record.index,
         record.count,
         record.kind,
-        _SYNCED_BEFORE if record.is_synced_before else 0,
     )
     crc = crc32c(name, crc32c(checked))
     return b"".join((_RECORD_MAGIC, _CRC.pack(crc), checked, _LIVE_BYTES if record.is_live else _DEAD_BYTES, name))
@@ -180,8 +190,7 @@ def read_record(buffer: bytes, nonce: bytes) -> JournalRecord | None:
     if len(buffer) < RECORD_HEADER_BYTES:
         return None
     fields = RECORD_HEADER.unpack_from(buffer)
-    magic, crc, record_nonce, write, payload_bytes, stamp, payload_crc, name_bytes, index, count, *bytes_at_end = fields
-    kind, flags, state = bytes_at_end
+    magic, crc, record_nonce, write, payload_bytes, stamp, payload_crc, name_bytes, index, count, kind, state = fields
     payload_first = RECORD_HEADER_BYTES + name_bytes
     if magic != _RECORD_MAGIC or record_nonce != nonce or len(buffer) < payload_first:
         return None
@@ -198,7 +207,6 @@ def read_record(buffer: bytes, nonce: bytes) -> JournalRecord | None:
         payload_first=payload_first,
         payload_bytes=payload_bytes,
         payload_crc=payload_crc,
-        is_synced_before=bool(flags & _SYNCED_BEFORE),
         is_live=_is_live(state),
     )
 
@@ -224,35 +232,8 @@ def resembles_record(buffer: bytes, nonce: bytes) -> bool:
     return len(candidate) == NONCE_BYTES and differing.bit_count() <= _DAMAGED_BITS
 
 
-def resembles_needed_record(buffer: bytes, nonce: bytes) -> bool:
-    """Whether `buffer` begins with what may have been a record of this file that is not marked as deleted.
-
-    It is neither the first half of a header, over the second half of which something else was written, nor the header
-    of a deleted object, over whose name something was.
-    """
-    if len(buffer) < RECORD_HEADER_BYTES or not resembles_record(buffer, nonce):
-        return False
-    zeros = int.from_bytes(buffer[STATE_POSITION + 1 : RECORD_HEADER_BYTES], "little")
-    return zeros.bit_count() < _MAJORITY_BITS and _is_live(buffer[STATE_POSITION])
-
-
-def nonces_in(buffer: bytes) -> Iterator[bytes]:
-    """The nonces of the records in `buffer`, in their order, whatever files' they are."""
-    position = buffer.find(_RECORD_MAGIC)
-    while position >= 0:
-        nonce = buffer[position + _NONCE_FIRST : position + _NONCE_FIRST + NONCE_BYTES]
-        is_aligned = position % _ALIGNMENT == 0
-        if is_aligned and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
-            yield nonce
-        position = buffer.find(_RECORD_MAGIC, position + 1)
-
-
 def _is_live(state: int) -> bool:
     return (state ^ DEAD[0]).bit_count() >= _MAJORITY_BITS
-
-
-def _random_part(nonce: bytes) -> int:
-    return int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
 
 
 def _crc(header: bytes, name: bytes) -> int:

@@ -1,9 +1,9 @@
 """A journal: appends objects and entries to its newest file, finds them again after a crash, and uses files again.
 
-Rule: blocking. `append` is called by one thread at a time, the rest by any. A write counts once its file is synced, and
-a file once the folder is; to a file whose sync failed nothing is added, because the failed sync may have dropped its
-pages. A start never appends to a file of an earlier one. What the names of files say is not believed. Bytes:
-`storage.embedded.journal.format`. What a start finds: `storage.embedded.journal.opening`.
+Rule: blocking. `append` is called by one thread at a time, the rest by any. A write counts once its file is synced. To
+a file whose sync failed nothing is added, because the failed sync may have dropped its pages. A start never appends to
+a file of an earlier one. What the names of files say is not believed. Bytes: `storage.embedded.journal.format`. What a
+start finds: `storage.embedded.journal.opening`.
 
 A file is needed while one of its objects is not marked as deleted, or one of its entries is not released.
 """
@@ -12,35 +12,46 @@ import errno
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
+from operator import attrgetter
 from threading import Lock
 
 from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
 from storage.embedded.journal.folder import JournalFolder
 from storage.embedded.journal.format import (
     DEAD,
-    FILE_HEADER_BYTES,
     NO_SUCCESSOR,
+    RECORD_HEADER_BYTES,
+    RECORDS_FIRST,
     STATE_POSITION,
-    FileHeader,
     RecordKind,
-    encode_file_header,
 )
 from storage.embedded.journal.opening import JournalFiles, OpenedFile, OpenedFiles
 from storage.embedded.journal.reading import RecordReader
-from storage.embedded.journal.records import JournalContent, JournalEntry, JournalFile, RecordLocation, Written
-from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.journal.records import (
+    FileFate,
+    JournalContent,
+    JournalEntry,
+    JournalFile,
+    RecordLocation,
+    Written,
+)
+from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 from storage.embedded.local_files import Files
 from storage.object_store import Buffer, ObjectToPut
 from storage.store_damage import OnDamage, OnRemoved, StoreDamage, ignore_damage, ignore_removed
+
+_COPY_BYTES = 1 << 20
+"""The bytes that a start reads and writes again at once."""
 
 
 class Journal:
     """The files of `folder`, which exists, and to which no other process writes.
 
     `new_nonce` gives 16 unguessable bytes. A file that has reached `file_bytes_target` is followed by another one, and
-    gets its blocks `allocated_bytes_step` at a time. `is_durable=False` leaves out every sync: a crash of the machine
-    (not of the process) may lose the newest writes. With `is_writer=False` nothing is changed, and nothing may be
-    appended or marked; a folder that is not there is empty.
+    gets its blocks `allocated_bytes_step` at a time. `is_durable=False` leaves out every sync but those that begin a
+    file: a crash of the machine (not of the process) may lose the newest writes. With `is_writer=False` nothing is
+    changed, and nothing may be appended or marked; a folder that is not there is empty.
     """
 
     def __init__(
@@ -67,20 +78,22 @@ class Journal:
         self.path = self._journal_files.path
         self.records = RecordReader(files, self.path)
         """Reads records whose location is known."""
-        self._folder = JournalFolder(folder, self.path, new_nonce=new_nonce, is_durable=is_durable, files=files)
+        self._folder = JournalFolder(folder, self.path, new_nonce=new_nonce, files=files)
         self._lock = Lock()
         """Held while files are added or removed here, and while what of them is needed changes."""
-        self._begun: dict[int, JournalFile] = {}
-        """By number, in order: every file that was begun and not taken back."""
-        self._renamed: set[JournalFile] = set()
+        self._giving_back = Lock()
+        """Held while files are given back: each of them once."""
+        self._begun: set[JournalFile] = set()
+        """Every file that has writes and was not given back."""
         self._unsettled: OpenedFiles | None = None
         """The result of the start, until it is settled."""
         self._released_write = -1
         self._write_next = 0
         self._current_state: Callable[[], bytes] = bytes
-        self._file: JournalFile | None = None
-        """The file that is open for appends, and its descriptor."""
-        self._descriptor = -1
+        self._current: JournalFile | None = None
+        """The newest file with writes, while it is open for appends."""
+        self._next: JournalFile | None = None
+        """The file that was begun behind it, until the first write to it succeeds."""
 
     def open(self) -> JournalContent:
         """Everything that counts. What a crash has torn is left out.
@@ -102,7 +115,7 @@ class Journal:
             raise
         self._folder.number_highest = self._unsettled.number_highest
         self._write_next = self._unsettled.content.write_next
-        self._begun = {begun.file.number: begun.file for begun in self._unsettled.begun}
+        self._begun = {begun.file for begun in self._unsettled.begun}
         return self._unsettled.content
 
     def settle(
@@ -113,27 +126,18 @@ class Journal:
         `released_write`: entries of this write and of earlier ones are not needed. `current_state` gives the owner's
         state, with which each new file begins; empty where there is none.
         """
-        assert self._unsettled is not None, "a journal is opened before it is settled, once"
-        opened, self._unsettled = self._unsettled, None
+        opened = self._unsettled
+        assert opened is not None, "a journal is opened before it is settled, once"
+        assert content is opened.content, "what `open` found"
         self._current_state, self._released_write = current_state, released_write
-        if not self._is_writer:
-            return
-        self._renamed = {begun.file for begun in opened.begun if begun.is_renamed}
-        self._end_files(opened.begun)
-        for number in opened.unused:
-            self._folder.take_back(number)
-        try:
-            self.mark_dead(content.replaced)
-        except OSError:  # an object that is deleted could only have to be deleted again
-            for location in content.replaced:
-                location.file.is_damaged = True  # used again, it would bring back what could not be marked
-        for file in self._renamed:
-            # This program renames a file once nothing in it is needed. So somebody else has renamed it.
-            if self._is_needed(file):
-                file.is_damaged = file.is_set_aside = True
-                self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
-        self.take_back_unneeded()
-        self._folder.sync()
+        if self._is_writer:
+            self._make_durable(opened.begun)
+            for number in opened.unused:
+                with suppress(OSError):  # the next start finds it again
+                    self._folder.take_back(number)
+            self.take_back_unneeded()
+            self._folder.sync()
+        self._unsettled = None
 
     def append(
         self, objects: Sequence[ObjectToPut] = (), *, entries: Sequence[JournalEntry] = (), state: bytes | None = None
@@ -145,22 +149,22 @@ class Journal:
         assert self._unsettled is None, "a journal is settled before it is written"
         self._check_writer()
         file = self._file_for_append()
-        is_new = not file.end
-        write = JournalWrite(file, self._write_next, is_synced_before=self._is_durable)
-        first_state = self._current_state() if is_new and state is None else b""
-        if first_state:
-            write.add(RecordKind.STATE, [first_state])
-        objects_first = write.count
-        for stored in objects:
-            write.add(RecordKind.OBJECT, stored.parts, name=stored.key, stamp=stored.modified_ms)
-        for entry in entries:
-            write.add(RecordKind.ENTRY, entry.parts, stamp=entry.stamp)
+        first_state = self._current_state() if file is self._next and state is None else b""
+        records = [NewRecord(RecordKind.STATE, [first_state])] if first_state else []
+        objects_first, entries_first = len(records), len(records) + len(objects)
+        records += [NewRecord(RecordKind.OBJECT, new.parts, name=new.key, stamp=new.modified_ms) for new in objects]
+        records += [NewRecord(RecordKind.ENTRY, entry.parts, stamp=entry.stamp) for entry in entries]
         if state is not None:
-            write.add(RecordKind.STATE, [state])
-        parts, locations = write.encode()
+            records.append(NewRecord(RecordKind.STATE, [state]))
+        parts, locations = encode_write(file, self._write_next, records)
         end = locations[-1].end
         self._write(file, parts, end)
-        entries_first = objects_first + len(objects)
+        if file is self._next:
+            # It is durable, so a start will notice if it is missing.
+            if self._current is None:
+                self._name_successor(file.number)
+            self._end_current(file.number)
+            self._current, self._next = file, None
         written = Written(
             write=self._write_next,
             objects=locations[objects_first:entries_first],
@@ -172,9 +176,8 @@ class Journal:
             file.objects_live += len(objects)
             if entries:
                 file.entry_write_last = self._write_next
+            self._begun.add(file)
         self._write_next += 1
-        if is_new:
-            self._end_predecessor(file)
         return written
 
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
@@ -199,33 +202,38 @@ class Journal:
         self._released_write = max(self._released_write, write)
 
     def take_back_unneeded(self) -> None:
-        """Use files again, or remove them, of which nothing is needed any more."""
-        with self._lock:
-            begun = list(self._begun.values())
-        for file in begun:
+        """Use files again, or remove them, of which nothing is needed any more. What fails is tried again another time.
+
+        The newest one stays: it has the newest state.
+        """
+        with self._giving_back:
             with self._lock:
-                is_gone = self._begun.get(file.number) is not file  # another thread was first
-                if is_gone or self._is_needed(file) or self._is_kept(file):
-                    continue
-                del self._begun[file.number]
-            if not self.records.is_own(file):
-                continue
-            if file.is_damaged:
-                self._folder.remove(file.number)
-            else:
-                self._folder.take_back(file.number)
-            self._on_removed(self.path(file.number))
+                files = sorted(self._begun, key=attrgetter("own_number"))
+            newest = next((file for file in reversed(files) if file.has_writes), None)
+            is_pinned = False
+            for file in files:
+                is_unneeded = not (self._is_needed(file) or is_pinned or file is newest or file.fate is FileFate.KEEP)
+                if is_unneeded and self._give_back(file):
+                    with self._lock:
+                        self._begun.remove(file)
+                elif file.is_open_ended:
+                    is_pinned = True  # the file behind says where this one ends
+                elif file.has_writes:
+                    is_pinned = False
 
     def leave_unneeded(self) -> None:
         """Begin another file where nothing in the newest one is needed but the state, and give that one back.
 
         Called in the writing thread while the disk is full: a file has many times the blocks that a new one has.
+        Raises `OSError` where there is no room for another file either; the newest one goes on then.
         """
-        file, state = self._file, self._current_state()
-        if file is None or not state or self._is_needed(file) or file.end < 2 * self._allocated_bytes_step:
+        current, state = self._current, self._current_state()
+        if current is None or not state or self._is_needed(current):
             return
-        self._files.close(self._descriptor)
-        self._file = None
+        if current.end < 2 * self._allocated_bytes_step:
+            return
+        if self._next is None:
+            self._next = self._begin()
         self.append(state=state)
         self.take_back_unneeded()
         self.drop_spares()
@@ -236,15 +244,19 @@ class Journal:
 
     def close(self) -> None:
         """Mark the newest file as ended, and unlock the folder."""
-        if self._file is not None:
-            self._end_file(self._file)
-        self._folder.unlock()
+        try:
+            if self._next is not None:
+                file, self._next = self._next, None
+                self._close(file)  # the next start finds that it has no writes
+            self._end_current()
+        finally:
+            self._folder.unlock()
 
     @property
     def used_bytes(self) -> int:
         """The bytes of all files that were begun, up to where they end."""
         with self._lock:
-            return sum(file.end for file in self._begun.values())
+            return sum(file.end for file in self._begun)
 
     def _check_writer(self) -> None:
         if not self._is_writer:
@@ -253,143 +265,175 @@ class Journal:
     def _is_needed(self, file: JournalFile) -> bool:
         return file.objects_live > 0 or file.entry_write_last > self._released_write
 
-    def _is_kept(self, file: JournalFile) -> bool:
-        """Whether a file stays although nothing in it is needed.
+    def _give_back(self, file: JournalFile) -> bool:
+        """Give back a file of which nothing is needed; false where that failed, and is to be tried again."""
+        is_own = True
+        try:
+            try:
+                with self.records.opened(file) as descriptor:
+                    self.records.check_nonce(descriptor, file)
+            except FileNotFoundError:  # somebody has removed it, or put another one in its place
+                is_own = False
+            if is_own and file.fate is FileFate.REUSE:
+                self._folder.take_back(file.number)
+            elif is_own:
+                self._folder.remove(file.number)
+            if file.fate is FileFate.REMOVE:
+                self._folder.sync()  # before the file goes that says that something in this one does not count
+        except OSError:
+            return False
+        if is_own:
+            self._on_removed(self.path(file.number))
+        return True
 
-        The newest one has the newest state. One behind a file that does not say where it ends says it.
+    # Settling.
+
+    def _make_durable(self, begun: Sequence[OpenedFile]) -> None:
+        """Make what a start has found durable, and mark where files end: then nothing in them can be torn any more.
+
+        What a process that was killed has written may be in the page cache alone. A sync of its that failed may even
+        have left it there as if it were on the disk: so writes that nothing vouches for are written again. Raises
+        `OSError`.
         """
-        others = self._begun.values()
-        is_newest = not any(other.own_number > file.own_number and other.end > FILE_HEADER_BYTES for other in others)
-        is_pinned = any(other.own_number < file.own_number and other.is_open_ended for other in others)
-        return is_newest or is_pinned or file.is_set_aside
+        for opened in begun:
+            file = opened.file
+            # This program renames a file once nothing in it is needed. So somebody else has renamed it.
+            if file.number != file.own_number and self._is_needed(file):
+                file.raise_fate(FileFate.KEEP)
+                self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
+            if self._is_durable:
+                with self.records.opened(file, is_writing=True) as descriptor:
+                    for first in range(opened.unsynced_first, file.end, _COPY_BYTES):
+                        content = self._files.read_at(descriptor, min(_COPY_BYTES, file.end - first), first)
+                        self._files.write_at(descriptor, [content], first)
+                    self._files.sync_data(descriptor)
+        for opened, behind in zip_longest(begun, begun[1:]):
+            file = opened.file
+            if file.is_open_ended and self._may_mark_end(file):
+                has_successor = behind is not None and behind.file.has_writes
+                with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
+                    self._mark_end(descriptor, file, behind.file.own_number if has_successor else NO_SUCCESSOR)
 
     # Appending.
 
     def _file_for_append(self) -> JournalFile:
-        if self._file is not None and self._file.end < self._file_bytes_target:
-            return self._file
-        if self._file is not None:
-            self._files.close(self._descriptor)
-            self._file = None  # where it ends is marked once the next file is durable: `_end_predecessor`
-        number, nonce, descriptor = self._folder.begin_file()
-        allocated_bytes = os.fstat(descriptor).st_size
+        is_full = self._current is None or self._current.end >= self._file_bytes_target
+        if is_full and self._next is None:
+            try:
+                self._next = self._begin()
+            except OSError:
+                if self._current is None:
+                    raise
+        file = self._next or self._current  # one that cannot be followed goes on, as it may have blocks left
+        assert file is not None
+        return file
+
+    def _begin(self) -> JournalFile:
+        header, descriptor = self._folder.begin_file(self._write_next, is_synced=self._is_durable)
         file = JournalFile(
-            number=number,
-            own_number=number,
-            nonce=nonce,
-            write_first=self._write_next,
-            end=0,
+            number=header.number,
+            own_number=header.number,
+            nonce=header.nonce,
+            is_synced=header.is_synced,
+            end=RECORDS_FIRST,
             write_end=self._write_next,
-            allocated_bytes=allocated_bytes,
+            descriptor=descriptor,
+            allocated_bytes=os.fstat(descriptor).st_size,
         )
-        with self._lock:
-            self._begun[number] = file
-        self._file, self._descriptor = file, descriptor
+        try:
+            self._allocate(file, self._step_end(RECORDS_FIRST + 1))
+        except OSError:
+            if self._current is not None:
+                self._discard(file)
+                raise
         return file
 
     def _write(self, file: JournalFile, parts: Sequence[Buffer], end: int) -> None:
+        """Write and sync. A full disk rejects a write before any of it is written: the file gets blocks ahead of use.
+        What blocks there are stays for smaller writes."""
         try:
-            self._allocate(file, end)
+            self._allocate(file, self._step_end(end))
         except OSError:
-            if not file.end:
-                self._discard(file)
-            raise
+            self._allocate(file, end)
         is_written = False
         try:
-            self._files.write_at(self._descriptor, parts, file.end)
+            self._files.write_at(file.descriptor, parts, file.end)
             is_written = True
             if self._is_durable:
-                self._files.sync_data(self._descriptor)
+                self._files.sync_data(file.descriptor)
         except OSError:
             self._take_away(file, is_sync_failed=is_written)
             raise
 
     def _allocate(self, file: JournalFile, end: int) -> None:
-        """Give the file blocks ahead of use: a full disk rejects a write before any of it is written, and what blocks
-        there are stays for smaller writes."""
-        if end <= file.allocated_bytes:
-            return
-        step = self._allocated_bytes_step
-        allocated_bytes = -(-end // step) * step
-        try:
-            self._files.allocate(self._descriptor, file.allocated_bytes, allocated_bytes)
-        except OSError:
-            allocated_bytes = end
-            self._files.allocate(self._descriptor, file.allocated_bytes, allocated_bytes)
-        file.allocated_bytes = allocated_bytes
+        if end > file.allocated_bytes:
+            self._files.allocate(file.descriptor, file.allocated_bytes, end)
+            file.allocated_bytes = end
+
+    def _step_end(self, position: int) -> int:
+        """Where the blocks end that a file has at once, with those before the position."""
+        return -(-position // self._allocated_bytes_step) * self._allocated_bytes_step
 
     def _take_away(self, file: JournalFile, *, is_sync_failed: bool) -> None:
-        """Take away what a failed write has left. After a failed sync, or where that fails too, the file is over.
-
-        A file that has nothing else is removed.
-        """
-        is_over = is_sync_failed
+        """Take away what a failed write has left. After a failed sync, or where that fails too, the file is over."""
+        if file is self._next:
+            self._next = None
+            self._discard(file)
+            return
         try:
-            self._files.truncate(self._descriptor, file.end)
+            self._files.truncate(file.descriptor, file.end)
             file.allocated_bytes = file.end
         except OSError:
-            is_over = file.is_damaged = True
-        if not file.end:
-            self._discard(file)
-        elif is_over:
-            self._end_file(file)
+            is_sync_failed = True
+        if is_sync_failed:
+            self._end_current()
 
     def _discard(self, file: JournalFile) -> None:
-        """Remove the file that is open for appends: nothing in it counts."""
-        self._files.close(self._descriptor)
-        self._file = None
-        with self._lock:
-            del self._begun[file.number]
-        self._folder.remove(file.number)
-
-    def _end_file(self, file: JournalFile) -> None:
-        """Append nothing more to the open file: mark where it ends, and give back the blocks behind."""
-        with suppress(OSError):
-            self._files.truncate(self._descriptor, file.end)
-        self._write_end(self._descriptor, file, NO_SUCCESSOR, is_synced=True)
-        self._files.close(self._descriptor)
-        self._file = None
-
-    def _end_files(self, begun: Sequence[OpenedFile]) -> None:
-        """Mark where the files of earlier starts end that do not say it: then nothing in them can be torn any more.
-
-        It makes them durable, too. What was written by a process that was killed may be in the page cache alone.
-        """
-        successors = [*(opened.file.own_number for opened in begun[1:]), NO_SUCCESSOR]
-        for opened, successor in zip(begun, successors, strict=False):
-            file = opened.file
-            if file.is_open_ended and not file.is_set_aside and not opened.is_renamed:
-                self._mark_end(file, successor, is_synced=True)
-
-    def _end_predecessor(self, file: JournalFile) -> None:
-        """Mark where the file before ends, and by which one it is followed: so that a missing one is noticed.
-
-        It is not synced. Where the mark is lost, the next file says from which write on the one before does not count.
-        """
-        with self._lock:
-            earlier = [other for other in self._begun.values() if other.own_number < file.own_number]
-        predecessor = max(earlier, key=lambda other: other.own_number, default=None)
-        if predecessor is not None and not predecessor.is_set_aside and predecessor not in self._renamed:
-            self._mark_end(predecessor, file.number, is_synced=predecessor.is_open_ended)
-
-    def _mark_end(self, file: JournalFile, successor: int, *, is_synced: bool) -> None:
-        """Mark where a file ends that is not open for appends."""
+        """Remove a file that has no writes. Where that fails, and one is in it all the same, the header of a later file
+        must say that it does not count: so the one before is over."""
+        self._close(file)
         file.is_open_ended = True
-        with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
-            self.records.check_nonce(descriptor, file)
-            self._write_end(descriptor, file, successor, is_synced=is_synced)
+        file.raise_fate(FileFate.REMOVE)
+        if not self._give_back(file):
+            with self._lock:
+                self._begun.add(file)
+            self._end_current()
 
-    def _write_end(self, descriptor: int, file: JournalFile, successor: int, *, is_synced: bool) -> None:
-        ending = encode_end(file.nonce, file.write_end, successor=successor, is_synced_before=self._is_durable)
-        file.is_open_ended = True
-        with suppress(OSError):
-            if file.is_headless:  # else a later start, with later writes, would take its torn header for damage
-                header = FileHeader(number=file.number, nonce=file.nonce, write_first=file.write_first)
-                self._files.write_at(descriptor, [encode_file_header(header)], 0)
-                file.is_headless = False
-            self._files.write_at(descriptor, [ending], file.end)
-            if is_synced and self._is_durable:
+    def _end_current(self, successor: int = NO_SUCCESSOR) -> None:
+        """Append nothing more to the file that is open: mark where it ends, and give back the blocks behind."""
+        if self._current is not None:
+            file, self._current = self._current, None
+            self._mark_end(file.descriptor, file, successor)
+            with suppress(OSError):
+                self._files.truncate(file.descriptor, file.end + RECORD_HEADER_BYTES)
+            self._close(file)
+
+    def _name_successor(self, successor: int) -> None:
+        """Let the end of the newest file with writes, which is over or an earlier start's, say which one follows it."""
+        with self._lock:
+            newest = max((file for file in self._begun if file.has_writes), key=attrgetter("own_number"), default=None)
+        if newest is not None and newest.successor == NO_SUCCESSOR and self._may_mark_end(newest):
+            with suppress(OSError), self.records.opened(newest, is_writing=True) as descriptor:
+                self.records.check_nonce(descriptor, newest)
+                self._mark_end(descriptor, newest, successor)
+
+    def _close(self, file: JournalFile) -> None:
+        descriptor, file.descriptor = file.descriptor, -1
+        with suppress(OSError):  # what was to be durable was synced
+            self._files.close(descriptor)
+
+    def _may_mark_end(self, file: JournalFile) -> bool:
+        """Whether it has no damage; and what is written without syncs must not vouch for what was written with them."""
+        return file.fate is not FileFate.KEEP and (self._is_durable or not file.is_synced)
+
+    def _mark_end(self, descriptor: int, file: JournalFile, successor: int) -> None:
+        """Mark where a file ends. Where that fails, only the next file says that what is behind does not count."""
+        try:
+            self._files.write_at(descriptor, [encode_end(file.nonce, file.write_end, successor=successor)], file.end)
+            if self._is_durable:
                 self._files.sync_data(descriptor)
-            file.is_open_ended = False
-        # Only the next file says then that what a failed write has left behind the end does not count.
-        file.is_damaged |= file.is_open_ended
+        except OSError:
+            file.is_open_ended = True
+            file.raise_fate(FileFate.REMOVE)
+        else:
+            file.successor, file.is_open_ended = successor, False

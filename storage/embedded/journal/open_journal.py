@@ -37,6 +37,9 @@ class OpenJournal:
         self.on_damage = on_damage
         self.objects = dict(content.objects)
         """Where each object is."""
+        self.replaced = dict(content.replaced)
+        """Where earlier objects with the same keys are, in their order. They are marked as deleted before the newest
+        one is: else they would be back."""
         self.has_gaps = content.has_gaps
         """Whether an object that was not found may be there, unreadable."""
         self._writer = writer
@@ -81,13 +84,10 @@ class OpenJournal:
                 partial(_open, journal, folder, files, is_durable=is_durable, is_writer=is_writer)
             )
         except BaseException:
+            writer.submit(journal.close)  # if this was cancelled, it may be opened by now
             writer.end()
             raise
         return cls(journal, content, writer, on_damage)
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     def write(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         """Carry out `work` in the writing thread, behind everything that was handed over before. It is carried out,
@@ -101,15 +101,12 @@ class OpenJournal:
         return asyncio.get_running_loop().run_in_executor(self._readers, work)
 
     def keep(self, objects: Sequence[ObjectToPut], locations: Sequence[RecordLocation]) -> None:
-        """Note where objects are that were written. Earlier ones with their keys are marked as deleted."""
-        replaced: list[RecordLocation] = []
+        """Note where objects are that were written."""
         for stored, location in zip(objects, locations, strict=True):
             earlier = self.objects.get(stored.key)
             if earlier is not None:
-                replaced.append(earlier)
+                self.replaced.setdefault(stored.key, []).append(earlier)
             self.objects[stored.key] = location
-        if replaced:
-            self.read(partial(self._forget, replaced)).add_done_callback(_pass_over)
 
     async def close(self) -> None:
         """Carry out what was handed over, and release the folder."""
@@ -117,21 +114,10 @@ class OpenJournal:
             self._is_closed = True
             await asyncio.to_thread(self._shut_down)
 
-    def _forget(self, replaced: Sequence[RecordLocation]) -> None:
-        with errors_of("a replaced object"):
-            self.journal.mark_dead(replaced)
-            self.journal.take_back_unneeded()
-
     def _shut_down(self) -> None:
         self._readers.shutdown()
         self._writer.join()
         self.journal.close()
-
-
-def _pass_over(forgotten: "asyncio.Future[None]") -> None:
-    """Where marking failed, the next start does it: of two objects with one key the later counts."""
-    if not forgotten.cancelled():
-        forgotten.exception()  # asyncio would log that it was not retrieved
 
 
 def is_empty(folder: Path) -> bool:

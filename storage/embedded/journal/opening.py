@@ -4,25 +4,38 @@ Rule: blocking. Nothing is changed here. What is unreadable is reported (safety 
 renamed is read by its own header. Judgement: `storage.embedded.journal.scan`.
 """
 
+import errno
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Final
 
 from crc32c import crc32c
 
 from storage.embedded.journal.format import (
-    FILE_HEADER_BYTES,
     FORMAT,
+    NO_SUCCESSOR,
     NUMBERS_END,
+    RECORD_HEADER_BYTES,
+    RECORDS_FIRST,
+    FileHeader,
     RecordKind,
-    read_file_header,
 )
-from storage.embedded.journal.records import JournalContent, JournalFile, RecordLocation, location_of
-from storage.embedded.journal.scan import FileScan, JudgedFile, LocatedRecord, judge, scan_file, successor_of
+from storage.embedded.journal.records import (
+    FileFate,
+    JournalContent,
+    JournalFile,
+    LocationColumns,
+    RecordLocation,
+    location_of,
+)
+from storage.embedded.journal.scan import FileScan, LocatedRecord, file_header, judge, scan_file
 from storage.embedded.local_files import Files
-from storage.embedded.readable_bytes import ReadableBytes, Stretch
+from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import StoreMisconfigured
 from storage.store_damage import OnDamage, StoreDamage, ignore_damage
 
@@ -36,22 +49,28 @@ _AHEAD_BYTES: Final = 1 << 14
 """How much is read at once of headers: some tens of small records, and little beside one large record."""
 
 
-class _NamedScan(NamedTuple):
-    """The number that a file is called by, its contents, and what of it the disk did not give back."""
-
-    number: int
-    scan: FileScan
-    stretches: Sequence[Stretch]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class OpenedFile:
-    """A file as a start found it."""
+    """A file as a start found it, and the records of it that count."""
 
     file: JournalFile
-    scan: FileScan
-    judged: JudgedFile
-    is_renamed: bool
+    write_first: int
+    unsynced_first: int
+    """From here to the file's end lie writes of which no record says that they were synced."""
+    is_torn: bool
+    """Whether the journal ends in it, or where it ends: a crash has lost what was behind."""
+    damaged_write: int
+    objects: list[tuple[str, RecordLocation]] = field(default_factory=list[tuple[str, RecordLocation]])
+    """The objects that are not deleted, with their keys."""
+    entries: LocationColumns = field(default_factory=LocationColumns)
+    states: list[RecordLocation] = field(default_factory=list[RecordLocation])
+
+    def leave_out(self) -> None:
+        """Let nothing in it count."""
+        self.objects, self.entries, self.states = [], LocationColumns(), []
+        self.file.end = self.unsynced_first = RECORDS_FIRST
+        self.file.write_end = self.write_first
+        self.file.is_open_ended = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +78,9 @@ class OpenedFiles:
     """All files of a folder."""
 
     begun: Sequence[OpenedFile]
-    """The files that were begun, in the order of their own numbers."""
+    """The files that have something of a record, in the order of their own numbers."""
     unused: Sequence[int]
-    """The names of files in which nothing was begun."""
+    """The names of the others."""
     content: JournalContent
     number_highest: int
     """Every number that is in use is at most this; -1 without files."""
@@ -74,8 +93,9 @@ class JournalFiles:
         self._folder = folder
         self._files = files
         self._on_damage = on_damage
-        self._copies: list[int] = []
         self._unreadable: list[int] = []
+        """The numbers of files that had records, and of which nothing can be read."""
+        self._headless: list[int] = []
 
     def path(self, number: int) -> str:
         return f"{self._folder}/{number:016x}{SUFFIX}"
@@ -83,147 +103,169 @@ class JournalFiles:
     def numbers(self) -> list[int]:
         """The numbers of the files. An entry that has the name of one and is none is left out: a pipe would keep its
         reader waiting."""
-        return sorted(int(entry.name[:16], 16) for entry in self._entries() if entry.is_file())
-
-    def strays(self) -> Sequence[StoreDamage]:
-        """The entries that have the name of a file of the journal and are none."""
-        strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
-        return [
-            StoreDamage(
-                file=self.path(int(entry.name[:16], 16)), detail="it is no regular file, and has the name of one"
-            )
-            for entry in sorted(strays, key=lambda entry: entry.name)
-        ]
+        return [_number(entry) for entry in self._entries() if entry.is_file()]
 
     def read_all(self) -> OpenedFiles:
-        """Everything that counts. Raises `StoreMisconfigured` for files of a newer format, and `OSError`."""
-        strays = self.strays()
-        for stray in strays:
-            self._on_damage(stray)
-        scans, unused = self._scan_all()
-        durable_write = max((named.scan.durable_write for named in scans), default=0)
+        """Everything that counts. Raises `StoreMisconfigured` for files of a newer format, and `OSError`:
+        `FileNotFoundError` where a file was removed, or used again, meanwhile."""
+        strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
+        for entry in strays:
+            self._report(_number(entry), "it is no regular file, and has the name of one")
+        headers = self._headers()
         begun: list[OpenedFile] = []
-        is_cut = False
-        for row, named in enumerate(scans):
-            write_end = min((later.scan.header.write_first for later in scans[row + 1 :]), default=None)
-            begun.append(self._judge(named, durable_write=durable_write, write_end=write_end, is_void=is_cut))
-            is_cut |= begun[-1].judged.is_torn
-        has_damage = bool(strays or self._unreadable) or any(opened.file.is_set_aside for opened in begun)
-        content = JournalContent(has_gaps=has_damage)
-        self._fill(content, begun, durable_write)
-        own_numbers = [opened.file.own_number for opened in begun]
-        numbers = [*own_numbers, *self.numbers()]
-        highest = max((number for number in numbers if number < NUMBERS_END), default=-1)
-        return OpenedFiles(begun=begun, unused=unused, content=content, number_highest=highest)
+        empty: dict[int, int] = {}
+        durable_write, write_end = 0, None
+        # The newest first: what earlier files have from its first write on does not count.
+        for number, header in reversed(headers.items()):
+            with self._opened(number) as held:
+                scan = self._scan(held, number, header)
+                durable_write = max(durable_write, scan.durable_write)
+                if scan.is_empty and not _is_unreadable(held, RECORDS_FIRST):
+                    empty[header.number] = number
+                    continue
+                opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
+            is_lost = scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun)
+            if is_lost and header.is_synced:
+                self._unreadable.append(scan.successor)
+                self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
+            elif is_lost:  # without syncs a crash may have lost it
+                opened.is_torn = opened.file.is_open_ended = True
+            write_end = header.write_first if write_end is None else min(write_end, header.write_first)
+            begun.append(opened)
+        begun.reverse()
+        content = JournalContent(write_next=durable_write)
+        content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is FileFate.KEEP for one in begun)
+        newest = begun[-1].file.own_number if begun else -1
+        if any(number > newest for number in self._unreadable):
+            content.damaged_write = EVERY_WRITE
+        self._fill(content, begun)
+        numbers = [*self.numbers(), *(header.number for header in headers.values())]
+        return OpenedFiles(
+            begun=begun,
+            unused=[*self._headless, *empty.values()],
+            content=content,
+            number_highest=max((number for number in numbers if number < NUMBERS_END), default=-1),
+        )
 
-    def _scan_all(self) -> tuple[list[_NamedScan], list[int]]:
-        """The files that were begun, in the order of their own numbers, and the names of the others.
+    def _headers(self) -> dict[int, FileHeader]:
+        """The headers by the numbers that the files are called by, in the order of their own numbers.
 
         Of two files with one nonce, one is a copy: the rightly named one counts, and the other one is reported.
         """
-        scans: list[_NamedScan] = []
-        unused: list[int] = []
+        headers: dict[int, FileHeader] = {}
         for number in self.numbers():
             with self._opened(number) as held:
-                self._check_format(number, held)
-                scan = scan_file(HeaderReads(held.read), number)
-                if scan is not None:
-                    scans.append(_NamedScan(number, scan, held.stretches))
-                elif held.stretches or _is_damaged(held.read(FILE_HEADER_BYTES, 0)):
+                header = file_header(held.read)
+                content = held.read(RECORDS_FIRST + 1, 0)
+                if header is not None:
+                    self._check_format(number, header)
+                    headers[number] = header
+                elif held.stretches or len(content) > RECORDS_FIRST or any(content):
                     self._unreadable.append(number)
                     self._report(number, "nothing of it is readable")
-                else:
-                    unused.append(number)
-        scans.sort(key=lambda named: (named.scan.header.number, named.scan.is_renamed))
+                else:  # a crash has kept it from getting its header, which is synced before there is more
+                    self._headless.append(number)
         originals: dict[bytes, int] = {}
-        for named in scans:
-            original = originals.setdefault(named.scan.header.nonce, named.number)
-            if original != named.number:
-                self._copies.append(named.number)
-                self._report(named.number, f"it is a copy of {self.path(original)}, and nothing in it counts")
-        return [named for named in scans if named.number not in self._copies], unused
+        for number in sorted(headers, key=lambda number: (headers[number].number, headers[number].number != number)):
+            original = originals.setdefault(headers[number].nonce, number)
+            if original != number:
+                self._report(number, f"it is a copy of {self.path(original)}, and nothing in it counts")
+        return {number: headers[number] for number in originals.values()}
 
-    def _judge(self, named: _NamedScan, *, durable_write: int, write_end: int | None, is_void: bool) -> OpenedFile:
-        path, scan = self.path(named.number), named.scan
-        with self._opened(named.number) as held:
+    def _scan(self, held: ReadableBytes, number: int, header: FileHeader) -> FileScan:
+        scan = scan_file(HeaderReads(held.read))
+        # For a reader beside the broker: its next use would look like damage.
+        if scan is None or not header == scan.header == file_header(held.read):
+            raise FileNotFoundError(errno.ENOENT, "it was used again meanwhile", self.path(number))
+        return scan
 
-            def is_whole(scanned: LocatedRecord) -> bool:
-                return _is_whole(held, scanned)
-
-            judged = judge(scan, durable_write=durable_write, write_end=write_end, is_whole=is_whole)
-            if is_void:
-                judged = replace(
-                    judged, records=(), end=FILE_HEADER_BYTES, write_end=scan.header.write_first, is_torn=True
-                )
-            stretches = (*named.stretches, *held.stretches)
-            size_bytes = os.stat(path).st_size
-        if stretches and judged.is_torn:
-            judged = replace(judged, damaged_write=EVERY_WRITE)  # a crash leaves no sector that cannot be read
-        unreadable = [f"bytes {first} to {end} cannot be read: {reason}" for first, end, reason in stretches]
+    def _judge(
+        self, held: ReadableBytes, number: int, scan: FileScan, *, durable_write: int, write_end: int | None
+    ) -> OpenedFile:
+        judged = judge(scan, durable_write=durable_write, write_end=write_end, is_whole=partial(_is_whole, held))
+        damaged_write = judged.damaged_write
+        is_end_unreadable = scan.ending is None and write_end is None and _is_unreadable(held, judged.end)
+        if is_end_unreadable or (held.stretches and judged.is_torn):
+            damaged_write = EVERY_WRITE  # a crash leaves no sector that cannot be read
+        unreadable = [f"bytes {first} to {end} cannot be read: {reason}" for first, end, reason in held.stretches]
         for detail in (*judged.damages, *unreadable):
-            self._report(named.number, detail)
+            self._report(number, detail)
         if judged.is_torn:
-            detail = f"its last write is not whole: it ends at byte {judged.end}"
-            self._on_damage(StoreDamage(file=path, detail=detail, is_certain=False))
-        is_set_aside = bool(judged.damages or unreadable)
+            self._report(number, f"its last write is not whole: it ends at byte {judged.end}", is_certain=False)
+        is_open_ended = scan.ending is None or judged.is_torn
+        fate = FileFate.REMOVE if is_open_ended else FileFate.REUSE
         file = JournalFile(
-            number=named.number,
+            number=number,
             own_number=scan.header.number,
             nonce=scan.header.nonce,
-            write_first=scan.header.write_first,
+            is_synced=scan.header.is_synced,
             end=judged.end,
             write_end=judged.write_end,
-            allocated_bytes=size_bytes,
-            is_damaged=is_set_aside,
-            is_set_aside=is_set_aside,
-            is_headless=scan.is_header_torn and judged.is_torn,
-            is_open_ended=scan.ending is None or judged.is_torn or not scan.ending.is_synced_before,
+            successor=scan.successor,
+            is_open_ended=is_open_ended,
+            fate=FileFate.KEEP if judged.damages or unreadable else fate,
         )
-        return OpenedFile(file=file, judged=judged, scan=scan, is_renamed=scan.is_renamed)
+        unsynced = (each.position for each in judged.records if each.record.write >= durable_write)
+        opened = OpenedFile(
+            file=file,
+            write_first=scan.header.write_first,
+            unsynced_first=next(unsynced, judged.end),
+            is_torn=judged.is_torn,
+            damaged_write=damaged_write,
+        )
+        for scanned in judged.records:
+            match scanned.record.kind:
+                case RecordKind.OBJECT if scanned.record.is_live:
+                    opened.objects.append((scanned.record.name, location_of(scanned, file)))
+                case RecordKind.ENTRY:
+                    opened.entries.append(location_of(scanned, file))
+                case RecordKind.STATE:
+                    opened.states.append(location_of(scanned, file))
+                case _:
+                    pass
+        return opened
 
-    def _fill(self, content: JournalContent, begun: Sequence[OpenedFile], durable_write: int) -> None:
-        """Sort the records that count by their kinds."""
+    def _fill(self, content: JournalContent, begun: Sequence[OpenedFile]) -> None:
+        """Add what counts."""
+        is_torn = False
         for opened in begun:
-            content.damaged_write = max(content.damaged_write, opened.judged.damaged_write)
-            for scanned in opened.judged.records:
-                location = location_of(scanned, opened.file)
-                content.write_next = max(content.write_next, location.write + 1)
-                match scanned.record.kind:
-                    case RecordKind.OBJECT if scanned.record.is_live:
-                        _add_object(content, scanned.record.name, location)
-                    case RecordKind.ENTRY:
-                        content.entries.append(location)
-                        opened.file.entry_write_last = location.write
-                    case RecordKind.STATE:
-                        content.states.append(location)
-                    case _:
-                        pass
-        content.write_next = max(content.write_next, durable_write)
-        newest = max((opened.file.number for opened in begun), default=-1)
-        if any(number > newest for number in self._unreadable):
-            content.damaged_write = EVERY_WRITE
-        successor = successor_of(begun[-1].scan) if begun else None
-        if successor is not None:
-            content.damaged_write = EVERY_WRITE
-            self._report(successor, f"it is missing: it was begun behind {self.path(begun[-1].file.number)}")
+            if is_torn:
+                opened.leave_out()
+                self._report(opened.file.number, "it is left out, as an earlier file is not whole", is_certain=False)
+            is_torn |= opened.is_torn
+            for key, location in opened.objects:
+                if key in content.objects:
+                    content.replaced.setdefault(key, []).append(content.objects[key])
+                content.objects[key] = location
+            content.entries.extend(opened.entries)
+            content.states += opened.states
+            content.damaged_write = max(content.damaged_write, opened.damaged_write)
+            if opened.file.has_writes:
+                content.write_next = max(content.write_next, opened.file.write_end)
+            opened.file.objects_live = len(opened.objects)
+            opened.file.entry_write_last = opened.entries[-1].write if opened.entries else -1
 
-    def _check_format(self, number: int, held: ReadableBytes) -> None:
-        header = read_file_header(held.read(FILE_HEADER_BYTES, 0))
-        if header is not None and header.format != FORMAT:
+    def _check_format(self, number: int, header: FileHeader) -> None:
+        if header.format != FORMAT:
             raise StoreMisconfigured(
                 f"{self.path(number)} has format {header.format}, this program knows {FORMAT}: use the version that "
                 "wrote it"
             )
 
-    def _report(self, number: int, detail: str) -> None:
-        self._on_damage(StoreDamage(file=self.path(number), detail=detail))
+    def _report(self, number: int, detail: str, *, is_certain: bool = True) -> None:
+        self._on_damage(StoreDamage(file=self.path(number), detail=detail, is_certain=is_certain))
 
     def _entries(self) -> list[os.DirEntry[str]]:
         with os.scandir(self._folder) as entries:
-            return [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
+            return sorted(filter(lambda entry: _FILE_NAME.fullmatch(entry.name), entries), key=attrgetter("name"))
 
-    def _opened(self, number: int) -> "_Opened":
-        return _Opened(self._files, self.path(number))
+    @contextmanager
+    def _opened(self, number: int) -> Generator[ReadableBytes]:
+        descriptor = self._files.open_existing(self.path(number))
+        try:
+            yield self._files.readable(descriptor)
+        finally:
+            self._files.close(descriptor)
 
 
 class HeaderReads:
@@ -242,34 +284,13 @@ class HeaderReads:
         return self._block[start : start + byte_count]
 
 
-class _Opened:
-    """A file that is open for reading, for a block."""
-
-    def __init__(self, files: Files, path: str) -> None:
-        self._files = files
-        self._path = path
-        self._descriptor = -1
-
-    def __enter__(self) -> ReadableBytes:
-        self._descriptor = self._files.open_existing(self._path)
-        return self._files.readable(self._descriptor)
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close(self._descriptor)
+def _number(entry: os.DirEntry[str]) -> int:
+    return int(entry.name.removesuffix(SUFFIX), 16)
 
 
-def _add_object(content: JournalContent, key: str, location: RecordLocation) -> None:
-    earlier = content.objects.get(key)
-    if earlier is not None:
-        content.replaced.append(earlier)
-    location.file.objects_live += 1
-    content.objects[key] = location
-
-
-def _is_damaged(header: bytes) -> bool:
-    """Whether a file that was never begun, by its records, has other bytes than one that was not: zeros, or the header
-    of an earlier use."""
-    return len(header) == FILE_HEADER_BYTES and any(header) and read_file_header(header) is None
+def _is_unreadable(held: ReadableBytes, position: int) -> bool:
+    """Whether the disk does not say whether a record begins there."""
+    return held.unreadable(position, position + RECORD_HEADER_BYTES) is not None
 
 
 def _is_whole(held: ReadableBytes, scanned: LocatedRecord) -> bool:

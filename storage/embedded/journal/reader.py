@@ -5,12 +5,14 @@ and the files are looked through again only for a key that is not known. An obje
 never read, since the ledger names only what was acknowledged. A file that was used again has another nonce.
 """
 
+import os
+
 from protocol.limits import JOURNAL_SCANS_MAX
 from storage.embedded.journal.opening import JournalFiles
 from storage.embedded.journal.reading import RecordReader
-from storage.embedded.journal.records import RecordLocation
+from storage.embedded.journal.records import JournalContent, RecordLocation
 from storage.embedded.local_files import Files, errors_of
-from storage.object_store import ObjectDamaged, ObjectMissing, cut_short
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable, cut_short
 
 
 class JournalReader:
@@ -33,6 +35,10 @@ class JournalReader:
         """Exactly `byte_count` bytes from `byte_first`. Raises as `get`."""
         return self._find(key, byte_first, byte_count)
 
+    def knows(self, key: str) -> bool:
+        """Whether the object was there when the files were looked through."""
+        return key in self._objects
+
     def _find(self, key: str, byte_first: int, byte_count: int | None) -> bytes:
         with errors_of(key):
             for is_first in (True, False):
@@ -48,15 +54,16 @@ class JournalReader:
 
     def _look(self) -> None:
         """Find out where the objects are now."""
-        for look in range(JOURNAL_SCANS_MAX):
+        for _ in range(JOURNAL_SCANS_MAX):
             try:
                 content = JournalFiles(self._folder, self._files).read_all().content
             except FileNotFoundError:
-                if look == JOURNAL_SCANS_MAX - 1:  # there is no folder: nothing was put yet
-                    self._objects, self._has_gaps = {}, False
-            else:
-                self._objects, self._has_gaps = content.objects, content.has_gaps
-                return
+                if os.path.isdir(self._folder):
+                    continue
+                content = JournalContent()  # nothing was put yet
+            self._objects, self._has_gaps = content.objects, content.has_gaps
+            return
+        raise StoreUnavailable(f"{self._folder} changes while it is read: the read can be repeated")
 
     def _read(self, key: str, location: RecordLocation, byte_first: int, byte_count: int | None) -> bytes | None:
         """None where the object is there no more: its file was taken back."""

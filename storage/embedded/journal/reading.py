@@ -11,8 +11,9 @@ from operator import attrgetter
 
 from crc32c import crc32c
 
-from storage.embedded.journal.format import FILE_HEADER_BYTES, read_file_header, read_record
-from storage.embedded.journal.records import JournalFile, RecordLocation
+from storage.embedded.journal.format import read_record
+from storage.embedded.journal.records import FileFate, JournalFile, RecordLocation
+from storage.embedded.journal.scan import file_header
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import ObjectDamaged
@@ -62,7 +63,7 @@ class RecordReader:
         path = self._path(location.file.number)
         unreadable = next(iter(held.stretches), None)
         if unreadable is not None:
-            location.file.is_damaged = location.file.is_set_aside = True
+            location.file.raise_fate(FileFate.KEEP)
             first, end, reason = unreadable
             raise ObjectDamaged(f"{name}: bytes {first} to {end} of {path} cannot be read: {reason}")
         if len(content) != byte_count:
@@ -82,16 +83,7 @@ class RecordReader:
 
     def check_nonce(self, descriptor: int, file: JournalFile) -> None:
         """Raise `FileNotFoundError` where the file is another one by now: it was used again, or renamed."""
-        header = read_file_header(self._files.readable(descriptor).read(FILE_HEADER_BYTES, 0))
+        header = file_header(self._files.readable(descriptor).read)
         if header is not None and header.nonce != file.nonce:
             path = self._path(file.number)
             raise FileNotFoundError(errno.ENOENT, "its file has the name of another one", path)
-
-    def is_own(self, file: JournalFile) -> bool:
-        """Whether the file is there, and is not another one by now."""
-        try:
-            with self.opened(file) as descriptor:
-                self.check_nonce(descriptor, file)
-        except OSError:
-            return False
-        return True

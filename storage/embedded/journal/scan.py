@@ -9,22 +9,21 @@ a crash: there the journal ends, before the first write that is not whole. Pure:
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Final
 
 from storage.embedded.journal.format import (
     FILE_HEADER_BYTES,
+    FILE_HEADER_POSITIONS,
     NO_SUCCESSOR,
     RECORD_BYTES_READ,
+    RECORDS_FIRST,
     FileHeader,
     JournalRecord,
     RecordKind,
-    is_named_after,
     next_record,
-    nonces_in,
     read_file_header,
     read_record,
-    resembles_needed_record,
     resembles_record,
 )
 
@@ -58,23 +57,15 @@ class Hole:
     """The newest write that ends before it; one less than the file's first where there is none."""
     write_behind: int
     """The write of the record behind it."""
-    is_needed_perhaps: bool
-    """Whether it begins like a record that is not deleted, a few bits of which have changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileScan:
-    """The result of a scan of a file that was begun."""
+    """The result of a scan of a file whose header is readable."""
 
     header: FileHeader
-    """Where it is unreadable: as the file's name and its first record say."""
-    is_renamed: bool
-    """Whether the file is called by another number: somebody has renamed it, or it is to be used again."""
     is_header_damaged: bool
-    """Whether the file's own header is unreadable, and no crash explains it: it lies in one sector, which is as a whole
-    the new one, or what was there before."""
-    is_header_torn: bool
-    """Whether there are zeros instead of a header: a crash may leave them of a file's first write."""
+    """Whether one of its two copies is unreadable: both were synced before the file got its name."""
     records: Sequence[LocatedRecord]
     """All records before the end of the file, in their order."""
     holes: Sequence[Hole]
@@ -86,11 +77,24 @@ class FileScan:
     """Whether what follows may have been a record."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing of any record is there."""
+        return not (self.records or self.holes or self.ending or self.has_tail)
+
+    @property
     def durable_write(self) -> int:
         """Every write before this one was synced, as far as this file says."""
-        ending = () if self.ending is None else (self.ending,)
-        records = (*(scanned.record for scanned in self.records), *ending)
-        return max((record.write for record in records if record.is_synced_before), default=0)
+        if not self.header.is_synced:
+            return 0
+        newest = self.records[-1].record.write if self.records else self.header.write_first
+        if self.ending is None:
+            return newest
+        return max(newest, self.ending.write + (self.successor != NO_SUCCESSOR))
+
+    @property
+    def successor(self) -> int:
+        """The number of the file that was begun behind this one, as its end says; NO_SUCCESSOR where it names none."""
+        return NO_SUCCESSOR if self.ending is None else self.ending.stamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,32 +115,25 @@ class JudgedFile:
     """Records before this write, or of it, may be missing because of damage; NO_WRITE without any."""
 
 
-def scan_file(read: Read, number: int) -> FileScan | None:
-    """All records of the file that is called by `number`; None where the file was never begun.
+def file_header(read: Read) -> FileHeader | None:
+    """The header of a file; None where it has none, or both of its copies are unreadable."""
+    return next(filter(None, _header_copies(read)), None)
 
-    A file that waits to be used again gets its next name before its next header. Where a crash has torn the first write
-    of that use, the old header may still be there, and nothing of the old use is needed.
-    """
-    content = read(FILE_HEADER_BYTES, 0)
-    own_header = read_file_header(content)
-    header = _header_by_records(read, number, content) if own_header is None else own_header
+
+def scan_file(read: Read) -> FileScan | None:
+    """All records of a file; None where it has no readable header."""
+    copies = _header_copies(read)
+    header = next(filter(None, copies), None)
     if header is None:
         return None
     records: list[LocatedRecord] = []
     holes: list[Hole] = []
-    position, ending = FILE_HEADER_BYTES, None
+    position, ending = RECORDS_FIRST, None
     write_before = header.write_first - 1
-    for scanned in records_from(read, header.nonce, FILE_HEADER_BYTES):
+    for scanned in _records(read, header.nonce):
         if scanned.position > position:
-            holes.append(
-                Hole(
-                    first=position,
-                    end=scanned.position,
-                    write_before=write_before,
-                    write_behind=scanned.record.write,
-                    is_needed_perhaps=resembles_needed_record(read(RECORD_BYTES_READ, position), header.nonce),
-                )
-            )
+            behind = scanned.record.write
+            holes.append(Hole(first=position, end=scanned.position, write_before=write_before, write_behind=behind))
         position = scanned.end
         if scanned.record.kind is RecordKind.END:
             ending = scanned.record
@@ -144,21 +141,14 @@ def scan_file(read: Read, number: int) -> FileScan | None:
         records.append(scanned)
         if scanned.record.is_last_of_write:
             write_before = scanned.record.write
-    is_renamed = header.number != number
-    resembles = resembles_needed_record if is_renamed else resembles_record
-    has_tail = ending is None and resembles(read(RECORD_BYTES_READ, position), header.nonce)
-    if is_renamed and (holes or has_tail) and _is_next_use_begun(read, number):
-        return None
     return FileScan(
         header=header,
-        is_renamed=is_renamed,
-        is_header_damaged=own_header is None and any(content),
-        is_header_torn=own_header is None and not any(content),
+        is_header_damaged=None in copies,
         records=records,
         holes=holes,
         end=position,
         ending=ending,
-        has_tail=has_tail,
+        has_tail=ending is None and resembles_record(read(RECORD_BYTES_READ, position), header.nonce),
     )
 
 
@@ -178,9 +168,9 @@ def judge(
         is_whole: whether the payload of a record is as it was written; asked only where a crash may have torn it.
     """
     records: list[LocatedRecord] = []
-    end, write_next = FILE_HEADER_BYTES, scan.header.write_first
-    is_cut = scan.is_header_torn and write_next >= durable_write
-    for write in () if is_cut else _writes_before(scan.records, write_end):
+    end, write_next = RECORDS_FIRST, scan.header.write_first
+    is_cut = False
+    for write in _writes(scan.records, write_end):
         number = write[0].record.write
         is_complete = _is_complete(write)
         if number >= durable_write:
@@ -192,80 +182,38 @@ def judge(
         records += write
         end, write_next = write[-1].end, number + is_complete
     lost_end = durable_write if write_end is None else min(durable_write, write_end)
-    if scan.ending is None and write_next >= lost_end:
-        is_cut |= scan.has_tail if write_end is None else write_next < write_end
-    damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end, is_cut=is_cut)
+    if write_next >= lost_end:
+        ends = [end for end in (write_end, scan.ending.write if scan.ending else None) if end is not None]
+        is_cut |= write_next < min(ends) if ends else scan.has_tail
+    damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end)
     return JudgedFile(
-        records=records,
-        end=end,
-        write_end=write_next,
-        is_torn=is_cut,
-        damages=damages,
-        damaged_write=damaged_write,
+        records=records, end=end, write_end=write_next, is_torn=is_cut, damages=damages, damaged_write=damaged_write
     )
 
 
-def successor_of(scan: FileScan) -> int | None:
-    """The number of the file that was begun behind this one, as its end says; None where it says nothing of one.
-
-    It is written once that file is durable. Without syncs a crash may have lost the file all the same.
-    """
-    ending = scan.ending
-    is_certain = ending is not None and ending.is_synced_before and ending.stamp != NO_SUCCESSOR
-    return ending.stamp if ending is not None and is_certain else None
+def _header_copies(read: Read) -> list[FileHeader | None]:
+    return [read_file_header(read(FILE_HEADER_BYTES, position)) for position in FILE_HEADER_POSITIONS]
 
 
-def records_from(read: Read, nonce: bytes, position: int) -> Iterator[LocatedRecord]:
-    """The readable records from `position` on. Where there is none, the next one."""
-    while True:
-        record = read_record(read(RECORD_BYTES_READ, position), nonce)
-        if record is None:
-            following = _search(read, nonce, position)
-            if following is None:
-                return
-            position = following
-            continue
-        scanned = LocatedRecord(position=position, record=record)
-        yield scanned
-        position = scanned.end
-
-
-def _damages(scan: FileScan, *, write_next: int, lost_end: int, is_cut: bool) -> tuple[Sequence[str], int]:
+def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[Sequence[str], int]:
     """The unreadable parts of writes before `lost_end`, for people, and the newest write that they may concern."""
     holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
-    # Over a file that was to be used again, a crash may have torn a write of which no record can be recognised.
-    damages = [
-        f"bytes {hole.first} to {hole.end} hold no readable record"
-        for hole in holes
-        if hole.is_needed_perhaps or not scan.is_renamed
-    ]
+    damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in holes]
     damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
-    if scan.is_header_damaged or (scan.is_header_torn and not is_cut):
-        damages.append("its header is unreadable")
-    if scan.has_tail and write_next < lost_end:
+    if scan.is_header_damaged:
+        damages.append("a copy of its header is unreadable")
+    if scan.ending is None and write_next < lost_end:
         damages.append(f"from byte {scan.end} on it holds no readable record")
         damaged_write = lost_end
     return damages, damaged_write
 
 
-def _writes_before(records: Sequence[LocatedRecord], write_end: int | None) -> Iterator[list[LocatedRecord]]:
+def _writes(records: Sequence[LocatedRecord], write_end: int | None) -> Iterator[list[LocatedRecord]]:
     """The records of each write together, up to the write `write_end`."""
-    for write in _writes(records):
-        if write_end is not None and write[0].record.write >= write_end:
+    for number, write in groupby(records, key=lambda scanned: scanned.record.write):
+        if write_end is not None and number >= write_end:
             return
-        yield write
-
-
-def _writes(records: Sequence[LocatedRecord]) -> Iterator[list[LocatedRecord]]:
-    """The records of each write together."""
-    write: list[LocatedRecord] = []
-    for scanned in records:
-        if write and scanned.record.write != write[0].record.write:
-            yield write
-            write = []
-        write.append(scanned)
-    if write:
-        yield write
+        yield list(write)
 
 
 def _is_complete(write: Sequence[LocatedRecord]) -> bool:
@@ -278,40 +226,24 @@ def _is_complete(write: Sequence[LocatedRecord]) -> bool:
     )
 
 
-def _header_by_records(read: Read, number: int, content: bytes) -> FileHeader | None:
-    """The header of a file whose own is unreadable; None for a file that was never begun.
-
-    A file is written from its beginning: what an earlier use of the file has left lies behind its own records.
-    """
-    if len(content) < FILE_HEADER_BYTES:
-        return None
-    for position, block in _blocks(read, FILE_HEADER_BYTES):
-        for nonce in nonces_in(block):
-            first = next_record(block, nonce)
-            assert first is not None, "the record that gave the nonce"
-            record = read_record(block[first : first + RECORD_BYTES_READ], nonce)
-            assert record is not None, position
-            return FileHeader(number=number, nonce=nonce, write_first=record.write)
-    return None
-
-
-def _is_next_use_begun(read: Read, number: int) -> bool:
-    """Whether there is a record of the file that `number` belongs to."""
-    return any(
-        is_named_after(number, nonce) for _, block in _blocks(read, FILE_HEADER_BYTES) for nonce in nonces_in(block)
-    )
+def _records(read: Read, nonce: bytes) -> Iterator[LocatedRecord]:
+    """The readable records. Where there is none, the next one."""
+    position: int | None = RECORDS_FIRST
+    while position is not None:
+        record = read_record(read(RECORD_BYTES_READ, position), nonce)
+        if record is None:
+            position = _search(read, nonce, position)
+        else:
+            scanned = LocatedRecord(position=position, record=record)
+            yield scanned
+            position = scanned.end
 
 
 def _search(read: Read, nonce: bytes, first: int) -> int | None:
-    for position, block in _blocks(read, first):
+    """Where the next record begins. Blocks overlap, so that each header is in one block as a whole."""
+    while block := read(SEARCH_BYTES + RECORD_BYTES_READ, first):
         distance = next_record(block, nonce)
         if distance is not None:
-            return position + distance
-    return None
-
-
-def _blocks(read: Read, first: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes from `first` on, in blocks that overlap, so that each header is in one block as a whole."""
-    while block := read(SEARCH_BYTES + RECORD_BYTES_READ, first):
-        yield first, block
+            return first + distance
         first += SEARCH_BYTES
+    return None

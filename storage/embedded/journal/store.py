@@ -6,13 +6,14 @@ docs/adr/0048-a-journal-for-the-embedded-broker.md.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 from protocol.limits import JOURNAL_GROUP_BYTES_MAX
+from storage.embedded.journal.format import RECORDS_PER_WRITE_MAX
 from storage.embedded.journal.open_journal import OpenJournal
-from storage.embedded.journal.records import RecordLocation, Written
+from storage.embedded.journal.records import JournalFile, RecordLocation, Written
 from storage.embedded.local_files import errors_of
 from storage.keys import check_key, check_prefix
 from storage.object_store import (
@@ -88,19 +89,12 @@ class JournalStore:
         for key in keys:
             check_key(key)
         self._check_open()
-        objects = self._opened.objects
-        doomed = {key: objects.pop(key) for key in dict.fromkeys(keys) if key in objects}
-        by_file: dict[int, dict[str, RecordLocation]] = {}
-        for key, location in doomed.items():
-            by_file.setdefault(location.file.number, {})[key] = location
-        # One file that cannot be written holds up none of the others.
-        marking = [(part, self._begin_marking(part)) for part in by_file.values()]
-        reasons: dict[str, StoreError] = {}
-        for part, marked in marking:
-            try:
-                await asyncio.shield(marked)
-            except StoreError as error:
-                reasons |= dict.fromkeys(part, error)
+        opened, reasons = self._opened, dict[str, StoreError]()
+        # Earlier objects with these keys go first: with the mark of the newest one alone, a start would find them.
+        while replaced := [(key, each) for key in keys if key not in reasons for each in opened.replaced.pop(key, ())]:
+            reasons |= await self._mark(replaced)
+        newest = [(key, opened.objects.pop(key)) for key in keys if key in opened.objects and key not in reasons]
+        reasons |= await self._mark(newest)
         if reasons:
             raise ObjectsNotDeleted(reasons)
 
@@ -153,7 +147,8 @@ class JournalStore:
         """Hand what waits to the writing thread, as much as goes together."""
         group = [self._waiting.popleft()]
         group_bytes = 0
-        while self._waiting and group_bytes < JOURNAL_GROUP_BYTES_MAX:
+        # One record is left for the state that the first write of a file has, too.
+        while self._waiting and group_bytes < JOURNAL_GROUP_BYTES_MAX and len(group) < RECORDS_PER_WRITE_MAX - 1:
             group_bytes += sum(map(len, group[-1].parts))
             group.append(self._waiting.popleft())
         self._is_writing = True
@@ -175,18 +170,34 @@ class JournalStore:
         if self._waiting:
             self._write_waiting()
 
-    def _begin_marking(self, doomed: Mapping[str, RecordLocation]) -> "asyncio.Future[None]":
+    async def _mark(self, doomed: Sequence[tuple[str, RecordLocation]]) -> dict[str, StoreError]:
+        """Mark objects as deleted; returns the reasons where that failed. They are there as before then, to be deleted
+        another time. It is carried out, even if this is cancelled."""
+        by_file: dict[JournalFile, list[tuple[str, RecordLocation]]] = {}
+        for key, location in doomed:
+            by_file.setdefault(location.file, []).append((key, location))
+        # One file that cannot be written holds up none of the others.
+        marking = [(part, self._begin_marking(part)) for part in by_file.values()]
+        reasons: dict[str, StoreError] = {}
+        for part, marked in marking:
+            try:
+                await asyncio.shield(marked)
+            except StoreError as error:
+                reasons |= {key: error for key, _ in part}
+        return reasons
+
+    def _begin_marking(self, doomed: Sequence[tuple[str, RecordLocation]]) -> "asyncio.Future[None]":
         marked = self._opened.read(partial(self._mark_dead, doomed))
         self._marking.add(marked)
-        marked.add_done_callback(partial(self._forget, doomed))
+        marked.add_done_callback(partial(self._end_marking, doomed))
         return marked
 
-    def _forget(self, doomed: Mapping[str, RecordLocation], marked: "asyncio.Future[None]") -> None:
-        """Objects are marked as deleted; where that failed they are there as before, to be deleted another time."""
+    def _end_marking(self, doomed: Sequence[tuple[str, RecordLocation]], marked: "asyncio.Future[None]") -> None:
         self._marking.discard(marked)
         if marked.exception() is not None:
-            for key, location in doomed.items():
-                self._opened.objects.setdefault(key, location)
+            for key, location in doomed:
+                if self._opened.objects.setdefault(key, location) is not location:
+                    self._opened.replaced.setdefault(key, []).append(location)
 
     # From here on: blocking, in a thread.
 
@@ -202,9 +213,9 @@ class JournalStore:
         with errors_of(key, is_read=True):
             return self._journal.records.read(key, location, byte_first, byte_count)
 
-    def _mark_dead(self, doomed: Mapping[str, RecordLocation]) -> None:
-        with errors_of(next(iter(doomed))):
-            self._journal.mark_dead(list(doomed.values()))
+    def _mark_dead(self, doomed: Sequence[tuple[str, RecordLocation]]) -> None:
+        with errors_of(doomed[0][0]):
+            self._journal.mark_dead([location for _, location in doomed])
         self._journal.take_back_unneeded()
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from storage.embedded.journal.format import FileHeader, RecordKind, encode_file_header
+from storage.embedded.journal.format import RECORDS_FIRST, FileHeader, RecordKind, file_beginning
 from storage.embedded.journal.records import JournalFile
-from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 
 NONCE = bytes(range(1, 17))
 NUMBER = 3
@@ -24,28 +24,28 @@ def a_state(payload: bytes) -> Part:
     return RecordKind.STATE, "", payload
 
 
-def header(write_first: int = 0, *, number: int = NUMBER, nonce: bytes = NONCE) -> bytes:
-    return encode_file_header(FileHeader(number=number, nonce=nonce, write_first=write_first))
+def header(write_first: int = 0, *, number: int = NUMBER, nonce: bytes = NONCE, is_synced: bool = True) -> bytes:
+    """What a file begins with."""
+    return file_beginning(FileHeader(number=number, nonce=nonce, write_first=write_first, is_synced=is_synced))
 
 
-def a_write(number: int, *records: Part, nonce: bytes = NONCE, is_synced_before: bool = True) -> bytes:
-    """A write that does not begin its file."""
-    return b"".join(records_of(number, *records, nonce=nonce, is_synced_before=is_synced_before))
+def a_write(number: int, *records: Part, nonce: bytes = NONCE) -> bytes:
+    return b"".join(records_of(number, *records, nonce=nonce))
 
 
-def records_of(number: int, *records: Part, nonce: bytes = NONCE, is_synced_before: bool = True) -> Sequence[bytes]:
+def records_of(number: int, *records: Part, nonce: bytes = NONCE) -> Sequence[bytes]:
     """The records of a write, each with its padding."""
-    behind = JournalFile(number=NUMBER, own_number=NUMBER, nonce=nonce, write_first=0, end=8, write_end=number)
-    write = JournalWrite(behind, number, is_synced_before=is_synced_before)
-    for kind, name, payload in records:
-        write.add(kind, [payload], name=name, stamp=1)
-    parts, locations = write.encode()
+    file = JournalFile(
+        number=NUMBER, own_number=NUMBER, nonce=nonce, is_synced=True, end=RECORDS_FIRST, write_end=number
+    )
+    new = [NewRecord(kind, [payload], name=name, stamp=1) for kind, name, payload in records]
+    parts, locations = encode_write(file, number, new)
     content = b"".join(parts)
-    return [content[location.record_first - 8 : location.end - 8] for location in locations]
+    return [content[location.record_first - file.end : location.end - file.end] for location in locations]
 
 
-def an_end(write_next: int, *, nonce: bytes = NONCE, successor: int = -1, is_synced_before: bool = True) -> bytes:
-    return encode_end(nonce, write_next, successor=successor, is_synced_before=is_synced_before)
+def an_end(write_next: int, *, nonce: bytes = NONCE, successor: int = -1) -> bytes:
+    return encode_end(nonce, write_next, successor=successor)
 
 
 def flipped(content: bytes, bit: int) -> bytes:

@@ -19,3 +19,9 @@ def restore(folder: Path, contents: Mapping[str, bytes]) -> None:
         path.unlink()
     for name, content in contents.items():
         (folder / name).write_bytes(content)
+
+
+def zero(path: Path, first: int, end: int) -> None:
+    """Let the bytes `[first, end)` of a file be zeros."""
+    content = path.read_bytes()
+    path.write_bytes(content[:first] + bytes(end - first) + content[end:])

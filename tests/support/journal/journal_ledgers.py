@@ -8,13 +8,14 @@ from pathlib import Path
 
 from coordinator.ledger.journal import JournalLedger
 from coordinator.ledger.port import LedgerEntry
+from storage.embedded.journal.format import RECORDS_FIRST
 from storage.embedded.journal.open_journal import OpenJournal
 from storage.embedded.journal.store import JournalStore
 from storage.embedded.local_files import Files
 from storage.object_store import ObjectToPut
 from storage.store_damage import StoreDamage
 
-FILE_BYTES = 2_000
+FILE_BYTES = RECORDS_FIRST + 2_000
 STEP_BYTES = 512
 
 

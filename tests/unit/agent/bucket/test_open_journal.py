@@ -26,7 +26,7 @@ def settings(folder: Path, ledger: str) -> Settings:
 
 
 async def test_objects_that_the_ledger_puts_are_in_the_store(tmp_path: Path) -> None:
-    places = settings(tmp_path, f"journal://{tmp_path}/data/journal")
+    places = settings(tmp_path, f"journal://{tmp_path}/journal")
     clock, ids, damages = SystemClock(), SystemIds(), StoreDamages()
     reserves = DiskReserves(clock=clock)
     async with (
@@ -77,12 +77,20 @@ async def test_a_journal_that_finds_no_room_gives_the_reserve_up(
         await ledger.append(session, [LedgerEntry(number=0, payload=b"x")])
 
 
-@pytest.mark.parametrize("store", ["memory:", "s3://bucket/prefix"])
-async def test_a_store_that_would_not_find_the_intake_is_rejected(tmp_path: Path, store: str) -> None:
-    places = load_settings(
-        CliCommand.AGENT, {"ledger": f"journal://{tmp_path}/data/journal", "store": store}, environment={}
-    )
-    with pytest.raises(LedgerUnsupported, match="give --store file:///PATH"):
+@pytest.mark.parametrize("store", ["memory:", "s3://bucket/prefix", "file://{}/store", "file://{}/data/journal/store"])
+async def test_a_journal_that_is_not_beside_the_store_is_rejected(tmp_path: Path, store: str) -> None:
+    """Other readers of the store would not find the intake."""
+    values = {"ledger": f"journal://{tmp_path}/data/journal", "store": store.format(tmp_path)}
+    places = load_settings(CliCommand.AGENT, values, environment={})
+    with pytest.raises(LedgerUnsupported, match="give --ledger journal://DIR/journal and --store file://DIR/NAME"):
         async with open_journal(places, SystemIds(), damages=StoreDamages()):
             pass
     assert not (tmp_path / "data").exists()
+
+
+async def test_a_journal_beside_a_store_that_is_named_otherwise_is_found(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    values = {"ledger": f"journal://{tmp_path}/journal", "store": f"file://{tmp_path}/link/store"}
+    places = load_settings(CliCommand.AGENT, values, environment={})
+    async with open_journal(places, SystemIds(), damages=StoreDamages()) as journal:
+        assert journal is not None

@@ -383,7 +383,7 @@ class TestFailing:
     @pytest.mark.parametrize("operation", ["create", "allocate", "write_at", "sync_data", "sync_directory"])
     async def test_a_ledger_that_cannot_be_begun_is_begun_later(self, folder: Path, operation: str) -> None:
         disk = PackDisk()
-        times = {"allocate": 2, "sync_directory": 3}.get(operation, 1)
+        times = {"allocate": 3, "sync_directory": 3}.get(operation, 1)
         disk.fail(operation, errno.ENOSPC, times=times)
         with pytest.raises((LedgerUnavailable, StoreUnavailable), match="No space left"):
             async with embedded_journal(folder, files=disk):

@@ -8,11 +8,18 @@ import pytest
 from iceberg_export.spark.bucket import Bucket, open_bucket
 from iceberg_export.spark.options import OptionError
 from storage.decorators.routed import RoutedStore
+from storage.embedded.journal.format import RECORDS_FIRST
+from storage.embedded.journal.opening import JOURNAL_FOLDER
+from storage.embedded.journal.reader import JournalReader
 from storage.embedded.local_store import PACKS_FOLDER, LocalStore
+from storage.embedded.pack_format import PACK_HEADER_BYTES
+from storage.embedded.pack_reader import PackReader
 from storage.embedded.pack_store import PackStore
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreMisconfigured
 from storage.refs import INTAKE_PREFIX
+from tests.support.journal.journal_bytes import flipped
+from tests.support.journal.opened_journals import opened_journal
 
 
 def test_a_directory_is_read_while_its_writer_holds_it(tmp_path: Path) -> None:
@@ -47,6 +54,61 @@ def test_a_directory_is_read_without_changing_it(tmp_path: Path) -> None:
         with pytest.raises(ObjectMissing):
             bucket.get_range(key, 0, 1)
     assert [path.name for path in tmp_path.rglob("*")] == ["ledger", "x"]
+
+
+class TestIntakeOfAnEmbeddedBroker:
+    """It is in a journal beside the bucket. What was there before there was a journal is in packs, until it is gone."""
+
+    @pytest.fixture
+    def bucket(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "store"
+        folder.mkdir()
+        return folder
+
+    def put_into_packs(self, bucket: Path, *keys: str) -> Path:
+        packs = PackStore(bucket / PACKS_FOLDER, now_ms=lambda: 1, new_nonce=lambda: os.urandom(16), is_durable=False)
+        writer = Bucket(packs)
+        for key in keys:
+            writer.run(packs.put(key, [b"in packs"]))
+        writer.close()
+        return next((bucket / PACKS_FOLDER).iterdir())
+
+    @pytest.mark.parametrize("damaged", ["", "packs", "journal"])
+    def test_objects_are_found_in_either_though_the_other_has_damage(self, bucket: Path, damaged: str) -> None:
+        pack = self.put_into_packs(bucket, "intake/1/1", "intake/1/2")
+        with opened_journal(bucket.parent / JOURNAL_FOLDER) as user:
+            user.append("intake/1/3", payload=b"damaged")
+            user.append("intake/1/4", payload=b"in the journal")
+            if damaged == "packs":
+                pack.write_bytes(flipped(pack.read_bytes(), PACK_HEADER_BYTES * 8 + 100))
+            if damaged == "journal":
+                file = user.last_file()
+                file.write_bytes(flipped(file.read_bytes(), RECORDS_FIRST * 8 + 100))
+            reader = open_bucket(f"file://{bucket}", {})
+            assert reader.get("intake/1/4") == b"in the journal"
+            assert reader.get("intake/1/2") == b"in packs"
+            error = ObjectDamaged if damaged else ObjectMissing
+            with pytest.raises(error):
+                reader.get({"": "intake/9/9", "packs": "intake/1/1", "journal": "intake/1/3"}[damaged])
+
+    def test_the_journal_is_not_looked_through_for_what_is_in_packs(
+        self, bucket: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.put_into_packs(bucket, "intake/1/1")
+        looks: list[str] = []
+        monkeypatch.setattr(JournalReader, "get", lambda _, key: looks.append(key))
+        assert open_bucket(f"file://{bucket}", {}).get("intake/1/1") == b"in packs"
+        assert looks == []
+
+    def test_packs_are_not_looked_through_for_what_is_known_to_be_in_the_journal(
+        self, bucket: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with opened_journal(bucket.parent / JOURNAL_FOLDER) as user:
+            user.append("intake/1/1", "intake/1/2")
+            reader = open_bucket(f"file://{bucket}", {})
+            reader.get("intake/1/1")
+            monkeypatch.setattr(PackReader, "get_range", None)
+            assert reader.get_range("intake/1/2", 0, 3) == b"pay"
 
 
 def test_a_directory_is_the_one_that_the_url_says_letter_by_letter(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from storage.embedded.pack_format import (
     encode_pack_header,
     encode_record_header,
     next_record,
+    pack_number,
     padding,
     read_pack_header,
     read_record,
@@ -121,6 +122,18 @@ class TestScan:
         found = scan(content)
         assert (found.nonce, [one.record.key for one in found.records]) == (NONCE, ["new"])
         assert found.is_header_damaged
+
+    @pytest.mark.parametrize("name", [b"key", b"\xff\xff\xff"], ids=["a key", "no text"])
+    def test_what_a_producer_wrote_to_look_like_a_record_gives_none(self, name: bytes) -> None:
+        """The number of a pack shows a part of its nonce, which no producer can guess."""
+        fields = encode_record_header("key", bytes(16), 0, 0, 0)[:RECORD_HEADER_BYTES]
+        checksum = crc32c(name, crc32c(fields[8:STATE_POSITION]))
+        forged = fields[:4] + checksum.to_bytes(4, "little") + fields[8:] + name
+        content = bytes(40) + b"?" * 80 + forged + padding(len(forged)) + record("a", b"2")
+        for number in (pack_number(-1, NONCE), pack_number(5 << 32, NONCE)):
+            found = scan(content, number)
+            assert (found.nonce, [one.record.key for one in found.records]) == (NONCE, ["a"])
+        assert scan(content, 3).nonce == bytes(16), "older packs have any nonce"
 
     def test_damage_before_the_last_write_is_certain_and_in_it_is_not(self) -> None:
         first, second = record("a", b"1"), record("b", b"2")

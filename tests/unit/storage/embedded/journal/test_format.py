@@ -6,9 +6,11 @@ from crc32c import crc32c
 from storage.embedded.journal.format import (
     DEAD,
     FILE_HEADER_BYTES,
+    FILE_HEADER_POSITIONS,
     LIVE,
     RECORD_HEADER,
     RECORD_HEADER_BYTES,
+    RECORDS_FIRST,
     STATE_POSITION,
     FileHeader,
     JournalRecord,
@@ -16,16 +18,16 @@ from storage.embedded.journal.format import (
     aligned,
     encode_file_header,
     encode_record_header,
+    file_beginning,
     file_number,
-    is_named_after,
     next_record,
-    nonces_in,
     padding,
     read_file_header,
     read_record,
     resembles_record,
 )
-from tests.support.journal.journal_bytes import NONCE, a_write, an_entry, an_object, flipped
+from storage.embedded.readable_bytes import SECTOR_BYTES
+from tests.support.journal.journal_bytes import NONCE, a_write, an_entry, flipped
 
 RECORD = JournalRecord(
     kind=RecordKind.OBJECT,
@@ -37,24 +39,30 @@ RECORD = JournalRecord(
     payload_first=RECORD_HEADER_BYTES + 8,
     payload_bytes=7,
     payload_crc=crc32c(b"payload"),
-    is_synced_before=True,
 )
-HEADER = FileHeader(number=0x1_0203_0405, nonce=NONCE, write_first=9)
+HEADER = FileHeader(number=0x1_0203_0405, nonce=NONCE, write_first=9, is_synced=True)
 
 
 class TestFileHeader:
     def test_it_has_64_literal_bytes(self) -> None:
         encoded = encode_file_header(HEADER)
         fields = (
-            "01000000"  # format
+            "02000000"  # format
             "0504030201000000"  # number
             "0102030405060708090a0b0c0d0e0f10"  # nonce
             "0900000000000000"  # first write
+            "01"  # flags
         )
-        checked = bytes.fromhex(fields) + bytes(16)
+        checked = bytes.fromhex(fields) + bytes(15)
         assert encoded == b"PNSTJRNL" + crc32c(checked).to_bytes(4, "little") + checked
         assert len(encoded) == FILE_HEADER_BYTES == 64
         assert read_file_header(encoded + b"more") == HEADER
+
+    def test_a_file_begins_with_it_twice_and_no_sector_has_both(self) -> None:
+        encoded = encode_file_header(HEADER)
+        assert file_beginning(HEADER) == encoded + bytes(4096 - 64) + encoded
+        assert RECORDS_FIRST == 4096 + 64
+        assert FILE_HEADER_POSITIONS[1] - FILE_HEADER_POSITIONS[0] >= SECTOR_BYTES
 
     def test_a_header_with_a_changed_bit_or_that_is_cut_is_none(self) -> None:
         encoded = encode_file_header(HEADER)
@@ -63,7 +71,7 @@ class TestFileHeader:
             assert read_file_header(flipped(encoded, bit)) is None
 
     def test_the_format_of_a_newer_program_is_read(self) -> None:
-        newer = FileHeader(number=1, nonce=NONCE, write_first=0, format=2)
+        newer = FileHeader(number=1, nonce=NONCE, write_first=0, is_synced=False, format=3)
         assert read_file_header(encode_file_header(newer)) == newer
 
 
@@ -72,8 +80,6 @@ class TestNumbers:
         first = file_number(-1, NONCE)
         assert first == 0x0102_0304
         assert file_number(first, bytes(16)) == 1 << 32
-        assert is_named_after(first, NONCE)
-        assert not is_named_after(first, bytes(16))
 
 
 class TestRecord:
@@ -87,7 +93,7 @@ class TestRecord:
             + (1_700_000_000_000).to_bytes(8, "little")
             + crc32c(b"payload").to_bytes(4, "little")
             + b"\x08\0\x01\0\x03\0"  # bytes of the name, index, count
-            + b"\x01\x01L\0\0\0"  # kind, flags, state
+            + b"\x01L\0\0\0\0"  # kind, state
             + b"intake/1"
         )
         assert encoded[4:8] == crc32c(encoded[8:STATE_POSITION] + b"intake/1").to_bytes(4, "little")
@@ -131,7 +137,6 @@ class TestRecord:
             payload_first=RECORD_HEADER_BYTES,
             payload_bytes=0,
             payload_crc=0,
-            is_synced_before=False,
             is_live=False,
         )
         assert read_record(encode_record_header(dead, NONCE), NONCE) == dead
@@ -150,11 +155,6 @@ class TestSearch:
         assert next_record(b"1234" + stored + b"1234" + stored, NONCE) == 4 + len(stored) + 4
         assert next_record(b"1234" + stored, NONCE) is None
         assert next_record(stored + stored, NONCE, first=1) == len(stored)
-
-    def test_nonces_come_in_the_order_of_their_records(self) -> None:
-        other = bytes(range(100, 116))
-        content = a_write(0, an_object("a"), nonce=other) + b"JREC" + bytes(76) + a_write(1, an_entry(b"x"))
-        assert list(nonces_in(content)) == [other, NONCE]
 
     def test_what_a_few_bits_tell_from_a_record_resembles_one(self) -> None:
         stored = a_write(0, an_entry(b"1"))

@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 from protocol.limits import JOURNAL_FILES_SPARE_MAX
-from storage.embedded.journal.format import DEAD, FILE_HEADER_BYTES, STATE_POSITION, FileHeader, encode_file_header
+from storage.embedded.journal.format import DEAD, RECORDS_FIRST, STATE_POSITION, FileHeader, encode_file_header
+from storage.embedded.journal.records import FileFate
 from storage.object_store import ObjectDamaged, StoreMisconfigured
-from tests.support.journal.opened_journals import FILE_BYTES, STEP_BYTES, JournalUser, opened_journal
+from tests.support.journal.journal_files import contents_of
+from tests.support.journal.opened_journals import (
+    FILE_BYTES,
+    STEP_BYTES,
+    JournalUser,
+    leave_without_an_end,
+    opened_journal,
+)
 from tests.support.packs.simulated_disk import PackDisk
 
 LARGE = b"l" * FILE_BYTES
@@ -26,19 +34,9 @@ def needed_files(user: JournalUser) -> list[str]:
     return user.files()
 
 
-def leave_without_an_end(user: JournalUser) -> None:
-    """Let an append fail in its sync, and the mark that says where its file ends: at once, and behind the next file."""
-    failures_left = iter(range(2))
-
-    def fail_mark() -> None:
-        if next(failures_left, None) is not None:
-            user.disk.fail("write_at", errno.EIO)
-
-    user.disk.before["sync_data"] = fail_mark
-    user.disk.fail("sync_data", errno.EIO)
-    user.disk.fail("truncate", errno.EIO, times=2)
-    with pytest.raises(OSError, match="Input/output"):
-        user.append("lost", entry=b"lost")
+def fail_write(disk: PackDisk, operation: str) -> None:
+    """Blocks are asked for as a new file gets its first ones, ahead of use, and as far as they are needed."""
+    disk.fail(operation, errno.EIO, times=3 if operation == "allocate" else 1)
 
 
 class TestAppending:
@@ -64,10 +62,15 @@ class TestAppending:
             assert user.disk.calls["sync_data"] == before["sync_data"] + 1
             assert user.disk.calls["sync_directory"] == before["sync_directory"]
 
-    def test_without_syncs_nothing_is_synced(self, folder: Path) -> None:
+    def test_without_syncs_nothing_but_the_beginning_of_a_file_is_synced(self, folder: Path) -> None:
         with opened_journal(folder, is_durable=False) as user:
             user.append("a", entry=b"1")
-            assert (user.disk.calls["sync_data"], user.disk.calls["sync_directory"]) == (0, 1), "the test's own"
+            before = dict(user.disk.calls)
+            assert before["sync_data"] == 1
+            (location,) = user.append("b", entry=b"2").objects
+            user.journal.mark_dead([location])
+            assert user.disk.calls["sync_data"] == 1
+            assert user.disk.calls["sync_directory"] == before["sync_directory"]
 
     def test_a_whole_payload_is_checked_and_a_part_is_the_readers_to_check(self, folder: Path) -> None:
         with opened_journal(folder) as user:
@@ -105,19 +108,21 @@ class TestAppending:
         with opened_journal(folder) as user:
             user.append("a")
             assert user.last_file().stat().st_size == STEP_BYTES
-            user.append("b", payload=b"b" * 200)
+            user.append("b", payload=b"b" * 400)
             assert user.last_file().stat().st_size == 2 * STEP_BYTES
             used = user.journal.used_bytes
         assert (folder / user.files()[-1]).stat().st_size == used + 64, "the record that ends it"
 
     def test_an_object_that_is_put_again_counts_once(self, folder: Path) -> None:
         with opened_journal(folder) as user:
-            user.append("a", payload=b"1")
+            (first,) = user.append("a", payload=b"1").objects
             user.append("a", payload=b"2")
         for start in range(2):
             with opened_journal(folder, nonce_first=10 + start) as user:
                 assert user.objects() == {"a": b"2"}
-                assert len(user.content.replaced) == (1 if start == 0 else 0)
+                (replaced,) = user.content.replaced["a"]
+                assert replaced.record_first == first.record_first
+                assert replaced.file.objects_live == 2, "it is there until it is marked"
 
 
 class TestFiles:
@@ -199,9 +204,11 @@ class TestFiles:
 
     def test_a_newest_file_of_which_only_the_state_is_needed_can_be_left(self, folder: Path) -> None:
         with opened_journal(folder, state=b"s") as user:
-            written = user.append("a", payload=b"x" * 600, entry=b"1")
+            user.append(entry=b"0")
             user.journal.leave_unneeded()
-            assert len(user.files()) == 1, "the object and the entry are needed"
+            written = user.append("a", payload=b"x" * 2 * STEP_BYTES, entry=b"1")
+            user.journal.leave_unneeded()
+            assert len(user.files()) == 1, "it is small; then the object and the entry are needed"
             user.journal.release(written.write)
             user.delete("a", written.objects[0])
             user.journal.leave_unneeded()
@@ -231,12 +238,18 @@ class TestFiles:
             user.append("b")
             assert len(user.files()) == 2
 
-    def test_a_newer_format_is_rejected_by_name(self, folder: Path) -> None:
+    @pytest.mark.parametrize("version", [1, 3])
+    def test_another_format_is_rejected_by_name(self, folder: Path, version: int) -> None:
         folder.mkdir()
-        newer = encode_file_header(FileHeader(number=3, nonce=bytes(16), write_first=0, format=2))
-        (folder / "0000000000000003.journal").write_bytes(newer + bytes(200))
-        with pytest.raises(StoreMisconfigured, match="has format 2, this program knows 1"), opened_journal(folder):
+        other = FileHeader(number=3, nonce=bytes(16), write_first=0, is_synced=True, format=version)
+        content = encode_file_header(other) + bytes(200)
+        (folder / "0000000000000003.journal").write_bytes(content)
+        with (
+            pytest.raises(StoreMisconfigured, match=f"has format {version}, this program knows 2"),
+            opened_journal(folder),
+        ):
             pass
+        assert contents_of(folder) == {"0000000000000003.journal": content}
 
 
 class TestFailures:
@@ -248,39 +261,133 @@ class TestFailures:
         with opened_journal(folder) as user:
             if not is_first:
                 user.append("a", payload=b"a" * 100, entry=b"1")
-            user.disk.fail(operation, errno.EIO, times=2 if operation == "allocate" else 1)
+            user.disk.before["create"] = lambda: user.disk.failures.clear()
+            user.disk.before["sync_directory"] = lambda: fail_write(user.disk, operation)
+            if not is_first:
+                fail_write(user.disk, operation)
             with pytest.raises(OSError, match="Input/output"):
-                user.append("lost", payload=b"x" * 300, entry=b"lost")
+                user.append("lost", payload=b"x" * 600, entry=b"lost")
+            user.disk.before.clear()
+            user.disk.failures.clear()
             user.append("b", entry=b"2")
+            assert len(user.files()) == (2 if operation == "sync_data" and not is_first else 1)
         with opened_journal(folder, nonce_first=10) as user:
             assert user.objects().keys() == ({"b"} if is_first else {"a", "b"})
             assert user.entries() == ([b"2"] if is_first else [b"1", b"2"])
             assert user.damages == []
             assert user.content.write_next == (1 if is_first else 2), "its number was given again"
 
-    @pytest.mark.parametrize("operation", ["create", "sync_directory"])
-    def test_a_file_that_could_not_be_begun_is_begun_again(self, folder: Path, operation: str) -> None:
+    @pytest.mark.parametrize("operation", ["create", "sync_data", "sync_directory", "allocate"])
+    def test_a_file_that_cannot_be_followed_goes_on(self, folder: Path, operation: str) -> None:
+        """On a full disk: it may have blocks left."""
         with opened_journal(folder) as user:
             user.append("a", payload=LARGE)
+            user.disk.fail(operation, errno.ENOSPC)
+            user.append("b")
+            assert len(user.files()) == (2 if operation == "sync_directory" else 1), "or a spare one"
+            user.append("c")
+            assert len(user.files()) == 2
+        with opened_journal(folder, nonce_first=10) as user:
+            assert user.objects().keys() == {"a", "b", "c"}
+            assert user.damages == []
+
+    @pytest.mark.parametrize("operation", ["create", "sync_directory"])
+    def test_the_first_file_that_could_not_be_begun_is_begun_again(self, folder: Path, operation: str) -> None:
+        with opened_journal(folder) as user:
             user.disk.fail(operation, errno.ENOSPC)
             with pytest.raises(OSError, match="No space"):
                 user.append("lost")
             user.append("b")
-        with opened_journal(folder, nonce_first=10) as user:
-            assert user.objects().keys() == {"a", "b"}
-            assert user.damages == []
+            assert len(user.files()) == 1
 
-    @pytest.mark.parametrize("operation", ["rename", "open_existing", "sync_directory"])
-    def test_a_spare_file_that_could_not_be_used_is_used_later(self, folder: Path, operation: str) -> None:
+    def test_the_first_file_on_a_full_disk_gets_the_blocks_that_it_needs(self, folder: Path) -> None:
+        with opened_journal(folder) as user:
+            user.disk.fail("allocate", errno.ENOSPC)
+            user.append("a")
+            assert user.last_file().stat().st_size == STEP_BYTES
+            user.disk.fail("allocate", errno.ENOSPC)
+            user.append("b", payload=b"b" * 600)
+            assert STEP_BYTES < user.last_file().stat().st_size < 2 * STEP_BYTES
+
+    @pytest.mark.parametrize("operation", ["write_at", "sync_data"])
+    @pytest.mark.parametrize("is_removed", [True, False])
+    def test_the_first_write_of_a_file_that_failed_does_not_come_back(
+        self, folder: Path, tmp_path: Path, operation: str, is_removed: bool
+    ) -> None:
+        """It is whole on the disk, and has the number of the write behind it."""
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE, entry=b"1")
+
+            def fail_first_write() -> None:
+                user.disk.before.clear()
+                user.disk.fail(operation, errno.EIO)
+
+            user.disk.before["sync_directory"] = fail_first_write
+            if not is_removed:
+                user.disk.fail("unlink", errno.EIO)
+            with pytest.raises(OSError, match="Input/output"):
+                user.append("lost", entry=b"lost")
+            assert len(user.files()) == (1 if is_removed else 2)
+            user.append("b", entry=b"2")
+            restored = user.disk.restore(folder, tmp_path / "restored" / "journal")
+            user.journal.take_back_unneeded()
+            assert len(user.files()) == 2
+        for start in range(2):
+            with opened_journal(restored, nonce_first=10 + start) as user:
+                assert (user.entries(), user.objects().keys()) == ([b"1", b"2"], {"a", "b"})
+                assert user.damages == []
+
+    def test_nor_does_the_file_before_go_on_where_it_could_not_be_removed(self, folder: Path, tmp_path: Path) -> None:
+        """Its header says that what the file before has from its first write on does not count."""
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE, entry=b"1")
+
+            def fail_first_write() -> None:
+                user.disk.before.clear()
+                user.disk.fail("sync_data", errno.EIO)
+
+            user.disk.before["sync_directory"] = fail_first_write
+            user.disk.fail("unlink", errno.EIO)
+            with pytest.raises(OSError, match="Input/output"):
+                user.append("lost", entry=b"lost")
+            user.disk.fail("create", errno.ENOSPC)
+            with pytest.raises(OSError, match="No space"):
+                user.append("b", entry=b"2")
+            restored = user.disk.restore(folder, tmp_path / "restored" / "journal")
+        with opened_journal(restored, nonce_first=10) as user:
+            assert user.entries() == [b"1", b"lost"], "it may count, as no other write has its number"
+
+    def test_a_file_that_was_begun_and_has_no_writes_cuts_nothing(self, folder: Path) -> None:
+        with opened_journal(folder, released_write=100) as user:
+            (location,) = user.append("old", payload=LARGE).objects
+            user.append("b", payload=LARGE)
+            user.delete("old", location)
+            user.disk.fail("rename", errno.EIO)
+            user.disk.fail("create", errno.ENOSPC)
+            user.append("c")
+            assert len(user.files()) == 2, "the spare one has got its header"
+        with opened_journal(folder, nonce_first=10, released_write=100) as user:
+            assert (user.objects().keys(), user.damages) == ({"b", "c"}, [])
+
+    def test_a_file_whose_descriptor_cannot_be_closed_is_over_all_the_same(self, folder: Path) -> None:
+        with opened_journal(folder) as user:
+            user.append("a", payload=LARGE)
+            user.disk.fail("close", errno.EIO)
+            user.append("b")
+            user.append("c")
+            user.disk.fail("close", errno.EIO)
+        with opened_journal(folder, nonce_first=10) as user:
+            assert user.objects().keys() == {"a", "b", "c"}
+
+    @pytest.mark.parametrize("operation", ["rename", "open_existing", "write_at", "sync_data"])
+    def test_where_a_spare_file_could_not_be_used_another_one_is_begun(self, folder: Path, operation: str) -> None:
         with opened_journal(folder, released_write=100) as user:
             (location,) = user.append("old", payload=LARGE).objects
             user.append("b", payload=LARGE)
             user.delete("old", location)
             user.disk.fail(operation, errno.EIO)
-            with pytest.raises(OSError, match="Input/output"):
-                user.append("lost")
             user.append("c")
-            assert len(user.files()) == 2
+            assert len(user.files()) == 3
         with opened_journal(folder, nonce_first=10, released_write=100) as user:
             assert (user.objects().keys(), user.damages) == ({"b", "c"}, [])
 
@@ -290,10 +397,26 @@ class TestFailures:
             user.append("b", payload=LARGE)
             user.delete("old", location)
             user.path(location.file).unlink()
-            with pytest.raises(FileNotFoundError):
-                user.append("lost")
-            user.append("c")
             assert user.read("c", user.append("c").objects[0]) == b"payload"
+
+    def test_a_file_that_cannot_be_looked_at_or_removed_is_given_back_later(self, folder: Path) -> None:
+        with opened_journal(folder, released_write=100) as user:
+            (location,) = user.append("a", payload=LARGE).objects
+            user.append("b")
+            user.journal.mark_dead([location])
+            user.disk.fail("open_existing", errno.EMFILE)
+            user.journal.take_back_unneeded()
+            location.file.raise_fate(FileFate.REMOVE)
+            user.disk.fail("unlink", errno.EIO)
+            user.journal.take_back_unneeded()
+            user.disk.fail("sync_directory", errno.EIO, times=2)
+            assert (len(user.files()), user.removed) == (2, [])
+            for _ in range(2):
+                user.journal.take_back_unneeded()
+                assert (len(user.files()), user.removed) == (1, [])
+                assert user.journal.used_bytes > FILE_BYTES, "it may be there again after a loss of power"
+            user.journal.take_back_unneeded()
+            assert user.journal.used_bytes < FILE_BYTES
 
     def test_on_a_full_disk_the_blocks_that_are_there_are_used(self, folder: Path) -> None:
         with opened_journal(folder) as user:
@@ -304,6 +427,7 @@ class TestFailures:
             user.append(entry=b"1")
             user.disk.fail("allocate", errno.ENOSPC)
             user.append("less than a step", payload=b"x" * 300)
+            assert user.last_file().stat().st_size < 2 * STEP_BYTES
             assert len(user.files()) == 1
         with opened_journal(folder, nonce_first=10) as user:
             assert (list(user.objects()), user.entries()) == (["a", "less than a step"], [b"1"])
@@ -323,8 +447,7 @@ class TestFailures:
         """The write is whole in the file, and was not acknowledged: the next file has another one with its number."""
         with opened_journal(folder) as user:
             user.append("a", entry=b"1")
-            leave_without_an_end(user)
-            user.append("b", entry=b"2")
+            leave_without_an_end(user, "b", b"payload", b"2")
             killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
         for start in range(3):
             with opened_journal(killed, nonce_first=10 + 10 * start) as user:
@@ -334,8 +457,7 @@ class TestFailures:
     def test_a_file_behind_one_without_an_end_stays_as_long(self, folder: Path) -> None:
         with opened_journal(folder, released_write=100) as user:
             (first,) = user.append("a").objects
-            leave_without_an_end(user)
-            (second,) = user.append("b", payload=LARGE).objects
+            second = leave_without_an_end(user, "b", LARGE)
             assert first.file.is_open_ended
             user.append("c")
             user.delete("b", second)
@@ -356,18 +478,6 @@ class TestFailures:
             user.delete("a", location)
             assert len(needed_files(user)) == 1
 
-    def test_what_could_not_be_marked_as_replaced_keeps_its_file_from_being_used(self, folder: Path) -> None:
-        with opened_journal(folder) as user:
-            user.append("a", payload=b"1")
-            user.append("a", payload=b"2")
-        disk = PackDisk()
-        disk.before["read_at"] = lambda: disk.fail("sync_data", errno.EIO) if not disk.failures else None
-        with opened_journal(folder, disk, nonce_first=10, released_write=100) as user:
-            del disk.before["read_at"]
-            disk.failures.clear()
-            assert user.objects() == {"a": b"2"}
-            assert user.content.replaced[0].file.is_damaged
-
     def test_a_journal_that_cannot_be_read_is_closed_again(self, folder: Path) -> None:
         with opened_journal(folder) as user:
             user.append("a")
@@ -385,6 +495,6 @@ class TestDeletedBytes:
             user.journal.mark_dead([location])
             content = user.last_file().read_bytes()
             assert content[location.record_first + STATE_POSITION : location.record_first + STATE_POSITION + 1] == DEAD
-            assert location.record_first == FILE_HEADER_BYTES
+            assert location.record_first == RECORDS_FIRST
         with opened_journal(folder, nonce_first=10) as user:
             assert user.objects() == {}

@@ -6,11 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORD_HEADER_BYTES, RECORDS_FIRST
 from storage.embedded.journal.opening import EVERY_WRITE
+from storage.embedded.journal.records import FileFate, RecordLocation
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
-from tests.support.journal.journal_bytes import flipped
-from tests.support.journal.opened_journals import FILE_BYTES, JournalUser, opened_journal, torn
+from tests.support.journal.journal_bytes import a_write, an_object, flipped
+from tests.support.journal.journal_files import zero
+from tests.support.journal.opened_journals import (
+    FILE_BYTES,
+    JournalUser,
+    Killed,
+    kill,
+    leave_without_an_end,
+    nonces,
+    opened_journal,
+)
 from tests.support.packs.simulated_disk import PackDisk
 
 LARGE = b"l" * FILE_BYTES
@@ -49,16 +60,6 @@ def right_objects(user: JournalUser, objects: dict[str, bytes]) -> set[str]:
     return right
 
 
-def right_entries(user: JournalUser) -> list[bytes]:
-    entries: list[bytes] = []
-    for location in user.content.entries:
-        try:
-            entries += user.journal.records.payloads([location])
-        except ObjectDamaged:
-            entries.append(b"damaged")
-    return entries
-
-
 class TestBits:
     @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
     def test_one_wrong_bit_anywhere_costs_one_record_and_is_reported(
@@ -72,12 +73,13 @@ class TestBits:
         entries = [b"entry %d" % row for row in range(ROWS)]
         for file in sorted(folder.iterdir()):
             whole = file.read_bytes()
-            for byte in range(0, len(whole), 7):
+            # Nothing lies between the two copies of the header.
+            for byte in (*range(0, RECORDS_FIRST, 61), *range(RECORDS_FIRST, len(whole), 7)):
                 file.write_bytes(flipped(whole, byte * 8 + byte % 8))
                 kept = {path: path.read_bytes() for path in folder.iterdir()}
                 with opened_journal(folder, nonce_first=500) as user:
                     lost = objects.keys() - right_objects(user, objects)
-                    entries_right = right_entries(user)
+                    entries_right = user.readable_entries()
                     lost_entries = [entry for entry in entries if entry not in entries_right]
                     assert [entry for entry in entries_right if entry != b"damaged"] == [
                         entry for entry in entries if entry not in lost_entries
@@ -87,8 +89,10 @@ class TestBits:
                     assert len(lost) + len(lost_entries) <= (3 if is_last_write else 1), (file.name, byte)
                     if is_last_write:
                         assert lost_entries in ([], entries[-1:])
-                    is_noticed = bool(certain or uncertain) or b"damaged" in entries_right
-                    assert is_noticed or lost <= user.content.objects.keys(), (file.name, byte)
+                    is_seen_by_readers = lost <= user.content.objects.keys() and (
+                        not lost_entries or b"damaged" in entries_right
+                    )
+                    assert certain or uncertain or is_seen_by_readers, (file.name, byte)
                 for path, content in kept.items():
                     path.write_bytes(content)
                 file.write_bytes(whole)
@@ -98,7 +102,7 @@ class TestBits:
             location = user.append("a", payload=LARGE, entry=b"1").objects[0]
             user.append("b", entry=b"2")
             path = user.path(location.file)
-        content = flipped(path.read_bytes(), 64 * 8 + 100)
+        content = flipped(path.read_bytes(), RECORDS_FIRST * 8 + 100)
         path.write_bytes(content)
         for start in range(2):
             with opened_journal(folder, nonce_first=10 + start, released_write=100) as user:
@@ -106,61 +110,6 @@ class TestBits:
                 assert user.details()[0].endswith("hold no readable record")
                 user.journal.take_back_unneeded()
                 assert path.read_bytes() == content, "it is neither cut nor used again"
-
-
-class TestTorn:
-    @pytest.mark.parametrize("seed", range(40))
-    def test_of_a_last_write_any_sectors_may_be_missing(self, folder: Path, tmp_path: Path, seed: int) -> None:
-        with opened_journal(folder) as user:
-            for row in range(3):
-                user.append(f"{row}", payload=bytes([row]) * 150, entry=b"%d" % row)
-            path = user.last_file()
-            before = path.read_bytes()
-            user.append("x", "y", payload=b"x" * 700, entry=b"last")
-            after = path.read_bytes()
-            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
-        is_new = [bool(seed * 0x9E3779B1 >> row & 1) for row in range(len(after) // 512 + 1)]
-        (killed / path.name).write_bytes(torn(before, after, lambda row: is_new[row]))
-        with opened_journal(killed, nonce_first=10) as user:
-            is_whole = user.entries() == [b"0", b"1", b"2", b"last"]
-            assert is_whole or user.entries() == [b"0", b"1", b"2"]
-            assert user.objects().keys() == {"0", "1", "2"} | ({"x", "y"} if is_whole else set())
-            assert user.details() == []
-            user.append("next", entry=b"next")
-        with opened_journal(killed, nonce_first=20) as user:
-            assert user.entries()[3:] == ([b"last", b"next"] if is_whole else [b"next"])
-            assert user.damages == [], "the start has marked where the file ends"
-
-    @pytest.mark.parametrize("is_reused", [False, True], ids=["a new file", "a file that was used before"])
-    @pytest.mark.parametrize("seed", range(16))
-    def test_of_the_first_write_of_a_file_any_sectors_may_be_missing(
-        self, folder: Path, tmp_path: Path, seed: int, is_reused: bool
-    ) -> None:
-        with opened_journal(folder, released_write=0) as user:
-            (old,) = user.append("old", payload=LARGE * 2, entry=b"0").objects
-            user.append("a", payload=LARGE, entry=b"1", state=b"s")
-            if is_reused:
-                user.delete("old", old)
-            before = user.path(old.file).read_bytes() if is_reused else b""
-            killed = tmp_path / "killed" / "journal"
-
-            def kill() -> None:
-                if not killed.exists():
-                    shutil.copytree(folder, killed)
-
-            user.disk.before["sync_data"] = kill
-            user.append("x", payload=b"x" * 1_500, entry=b"last")
-            path = killed / user.last_file().name
-            after = path.read_bytes()
-        is_new = [bool(seed >> row % 4 & 1) for row in range(len(after) // 512 + 1)]
-        path.write_bytes(torn(before, after, lambda row: is_new[row]))
-        with opened_journal(killed, nonce_first=10, released_write=0, state=b"s") as user:
-            is_whole = "x" in user.content.objects
-            assert right_entries(user)[-1] == (b"last" if is_whole else b"1")
-            assert user.objects().keys() - {"old"} == {"a", "x"} - (set() if is_whole else {"x"})
-            assert user.details() == []
-            user.append("next", entry=b"next")
-            assert user.read("next", user.append("next").objects[0]) == b"payload"
 
 
 class TestFilesThatMoved:
@@ -181,10 +130,16 @@ class TestFilesThatMoved:
                 assert user.objects().keys() == {"0", "1", "2"}
                 assert (user.entries(), user.states()[-1]) == ([b"0", b"1", b"2"], b"s2")
                 assert user.details() == ["it is another file by its header"] * 2
-                user.journal.mark_dead(list(user.content.objects.values())[:0])
                 user.journal.release(100)
                 user.journal.take_back_unneeded()
                 assert set(three) <= set(folder.iterdir())
+        with opened_journal(folder, nonce_first=20, released_write=100) as user:
+            user.journal.mark_dead(list(user.content.objects.values()))
+            user.append("next")
+            user.journal.take_back_unneeded()
+            user.journal.drop_spares()
+            assert set(three[:2]) <= set(folder.iterdir()), "what it held is not known for certain"
+            assert three[2] not in folder.iterdir()
 
     def test_a_copy_counts_for_nothing_and_stays(self, folder: Path, three: list[Path]) -> None:
         copy = folder / "00000009ffffffff.journal"
@@ -212,7 +167,53 @@ class TestFilesThatMoved:
         three[2].unlink()
         with opened_journal(folder, nonce_first=10) as user:
             assert user.content.damaged_write == EVERY_WRITE
-            assert user.details() == [f"it is missing: it was begun behind {three[1]}"]
+            assert user.content.has_gaps
+            assert [(damage.file, damage.detail) for damage in user.damages] == [
+                (str(three[2]), "its records are missing")
+            ]
+
+    @pytest.mark.parametrize("is_sync_failed", [False, True])
+    def test_so_it_is_where_the_file_before_was_over(self, folder: Path, is_sync_failed: bool) -> None:
+        """It is an earlier start's, or its sync has failed."""
+        with opened_journal(folder) as user:
+            user.append("0", entry=b"0")
+            if is_sync_failed:
+                user.disk.fail("sync_data", errno.EIO)
+                with pytest.raises(OSError, match="Input/output"):
+                    user.append("lost", entry=b"lost")
+                user.append("1", entry=b"1")
+        if not is_sync_failed:
+            with opened_journal(folder, nonce_first=10) as user:
+                user.append("1", entry=b"1")
+        newest = max(folder.iterdir())
+        newest.unlink()
+        with opened_journal(folder, nonce_first=20) as user:
+            assert user.content.damaged_write == EVERY_WRITE
+            assert [damage.file for damage in user.damages] == [str(newest)]
+
+    def test_so_is_one_of_which_only_the_header_is_left(self, folder: Path, three: list[Path]) -> None:
+        zero(three[2], RECORDS_FIRST, three[2].stat().st_size)
+        content = three[2].read_bytes()
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start) as user:
+                assert (user.content.damaged_write == EVERY_WRITE) is (start == 0), "later writes prove what is there"
+                assert user.content.has_gaps
+                assert "its records are missing" in user.details()
+                user.append("next")
+                assert three[2].read_bytes() == content
+
+    def test_a_lost_tail_of_a_file_is_noticed(self, folder: Path) -> None:
+        """It was ended: nothing but its own end, and what follows, says how long it was."""
+        with opened_journal(folder) as user:
+            user.append("0", payload=b"0" * 300, entry=b"0")
+            (location,) = user.append("1", payload=LARGE, entry=b"1").objects
+            user.append("2", payload=LARGE, entry=b"2")
+            path = user.path(location.file)
+        zero(path, location.record_first, path.stat().st_size)
+        with opened_journal(folder, nonce_first=10) as user:
+            assert (user.entries(), user.objects().keys()) == ([b"0", b"2"], {"0", "2"})
+            assert user.details() == [f"from byte {location.record_first} on it holds no readable record"]
+            assert user.content.damaged_write == 2
 
     @pytest.mark.parametrize("row", [1, 2])
     def test_a_file_of_which_nothing_is_readable_is_reported_and_stays(
@@ -248,17 +249,156 @@ class TestFilesThatMoved:
                 user.journal.mark_dead([location])
 
 
+class TestSetAside:
+    def test_files_behind_one_without_an_end_are_given_back_but_the_next(self, folder: Path, tmp_path: Path) -> None:
+        """Nothing is written into a file with damage. The one behind it says where it ends, and no other has to."""
+        with opened_journal(folder) as user:
+            (damaged,) = user.append("a", entry=b"1").objects
+            user.append("b", entry=b"2")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        path = killed / user.path(damaged.file).name
+        path.write_bytes(flipped(path.read_bytes(), damaged.record_first * 8 + 100))
+        for start in range(3):
+            with opened_journal(killed, nonce_first=10 + 10 * start, released_write=100) as user:
+                assert user.content.has_gaps
+                locations: list[RecordLocation] = []
+                for row in range(4):
+                    locations += user.append(f"{start} {row}", payload=LARGE).objects
+                user.append("last")
+                user.journal.mark_dead(locations)
+                user.journal.take_back_unneeded()
+                user.journal.drop_spares()
+                assert path.exists()
+                assert len(user.files()) == 3 + (start > 0), "with the next one, and those with the last objects"
+                user.journal.mark_dead([each for key, each in user.content.objects.items() if key == "last"])
+
+    def test_a_file_that_cannot_be_marked_where_it_ends_is_removed_durably_before_the_next(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk, released_write=0) as user:
+            (first,) = user.append("a", entry=b"1", state=b"s").objects
+            second = leave_without_an_end(user, "b", LARGE)
+            user.append("c", payload=LARGE, entry=b"2", state=b"s")
+            user.journal.mark_dead([first, second])
+            user.journal.take_back_unneeded()
+            disk.before["rename"] = kill
+            with pytest.raises(Killed):
+                user.append("d")
+            restored = disk.restore(folder, tmp_path / "restored" / "journal")
+            disk.kill()
+        with opened_journal(restored, nonce_first=10, released_write=0, state=b"s") as user:
+            assert (user.objects().keys(), user.entries(), user.damages) == ({"c"}, [b"2"], [])
+
+
+class TestForgedRecords:
+    """A producer writes what looks like records into a payload: nothing but the header says whose they are."""
+
+    FORGED = a_write(0, an_object("x" * 8), nonce=nonces(777)()) * 3
+
+    @pytest.mark.parametrize("is_eio", [True, False], ids=["EIO", "zeros"])
+    @pytest.mark.parametrize("lost", [(0,), (1,), (0, 1)], ids=["one copy", "the other copy", "both copies"])
+    def test_they_are_not_believed_where_the_header_is_lost(
+        self, folder: Path, is_eio: bool, lost: tuple[int, ...]
+    ) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append("before", payload=LARGE, entry=b"1")
+            forged = self.FORGED.replace(b"x" * 8, b"\xff" * 8)
+            (location,) = user.append("a", payload=bytes(3) + self.FORGED + forged, entry=b"2").objects
+            user.append(entry=b"3" * FILE_BYTES)
+            user.append("behind", entry=b"4")
+            path = user.path(location.file)
+        for row in lost:
+            first = FILE_HEADER_POSITIONS[row]
+            if is_eio:
+                disk.spoil(path, first)
+            else:
+                zero(path, first, first + FILE_HEADER_BYTES)
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert user.content.objects.keys() <= {"before", "a", "behind"}
+            assert user.entries()[0] == b"1"
+            assert user.entries()[-1] == b"4"
+            assert user.details()
+            assert user.content.has_gaps
+            assert path.exists()
+
+
 class TestUnreadableSectors:
+    @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+    @pytest.mark.parametrize("is_eio", [True, False], ids=["EIO", "zeros"])
+    def test_no_bad_sector_costs_an_acknowledged_entry_without_being_noticed(
+        self, folder: Path, tmp_path: Path, is_eio: bool, is_killed: bool
+    ) -> None:
+        """But for zeros in the last sector: they look like writes that never came."""
+        entries = [b"%d" % row * 600 for row in range(24)]
+        disk = PackDisk()
+        with opened_journal(folder, disk, file_bytes=5 * SECTOR_BYTES) as user:
+            locations = [user.append(entry=entry).entries[0] for entry in entries]
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        folder = killed if is_killed else folder
+        names = [path.name for path in sorted(folder.iterdir())]
+        assert len(names) == 2
+        last_sector = locations[-1].end // SECTOR_BYTES
+        last_file = locations[-1].file
+        lasting = [each for each in locations if each.file is not last_file or each.end <= last_sector * SECTOR_BYTES]
+        for name in names:
+            for sector in range((folder / name).stat().st_size // SECTOR_BYTES + 1):
+                copy = shutil.copytree(folder, tmp_path / f"{name}.{sector}" / "journal")
+                if is_eio:
+                    disk.spoil(copy / name, sector * SECTOR_BYTES)
+                else:
+                    zero(copy / name, sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES)
+                with opened_journal(copy, disk, nonce_first=10) as user:
+                    found = user.readable_entries()
+                    lost = [row for row, entry in enumerate(entries) if entry not in found]
+                    newest = user.content.entries[-1].write if user.content.entries else -1
+                    is_proved = newest >= user.content.damaged_write
+                    if not is_eio and (name, sector) == (names[-1], last_sector):
+                        assert found == entries[: len(lasting)]
+                        continue
+                    is_complete = not lost or b"damaged" in found or lost[-1] < newest
+                    assert is_complete or not is_proved, (name, sector)
+                    assert user.details() or not lost or b"damaged" in found, (name, sector)
+                shutil.rmtree(copy.parent)
+
+    def test_a_bad_sector_where_a_killed_file_ends_may_have_been_written(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk, file_bytes=5 * SECTOR_BYTES) as user:
+            before = user.append(entry=b"1" * (2 * SECTOR_BYTES - RECORDS_FIRST - RECORD_HEADER_BYTES)).entries[0]
+            assert before.end == 2 * SECTOR_BYTES
+            user.append(entry=b"2")
+            user.append(entry=b"3")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        disk.spoil(next(killed.iterdir()), 2 * SECTOR_BYTES)
+        with opened_journal(killed, disk, nonce_first=10) as user:
+            assert len(user.entries()) == 1
+            assert user.content.damaged_write == EVERY_WRITE
+            assert len(user.details()) == 1
+
+    def test_so_may_it_where_nothing_but_its_header_is_left(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        with opened_journal(folder, disk) as user:
+            user.append(entry=b"1")
+            killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
+        path = next(killed.iterdir())
+        disk.spoil(path, SECTOR_BYTES)
+        content = path.read_bytes()
+        with opened_journal(killed, disk, nonce_first=10) as user:
+            assert user.content.damaged_write == EVERY_WRITE
+            user.append(entry=b"2")
+            assert path.read_bytes() == content
+
     def test_a_bad_sector_costs_what_lies_in_it(self, folder: Path) -> None:
         disk = PackDisk()
         with opened_journal(folder, disk) as user:
             location = user.append("a", payload=b"a" * 3 * SECTOR_BYTES, entry=b"1").objects[0]
             user.append("b", entry=b"2")
             path = user.path(location.file)
-            disk.spoil(path, SECTOR_BYTES)
+            disk.spoil(path, 2 * SECTOR_BYTES)
             with pytest.raises(ObjectDamaged, match="cannot be read: Input/output error"):
                 user.read("a", location)
-            assert location.file.is_set_aside
+            assert location.file.fate is FileFate.KEEP
         with opened_journal(folder, disk, nonce_first=10) as user:
             assert user.entries() == [b"1", b"2"]
             assert list(user.content.objects) == ["a", "b"]
@@ -268,7 +408,7 @@ class TestUnreadableSectors:
         with opened_journal(folder, disk) as user:
             user.append("a", payload=b"a" * 3 * SECTOR_BYTES, entry=b"1")
             killed = shutil.copytree(folder, tmp_path / "killed" / "journal")
-        disk.spoil(next(killed.iterdir()), SECTOR_BYTES, errno.EIO)
+        disk.spoil(next(killed.iterdir()), 2 * SECTOR_BYTES, errno.EIO)
         with opened_journal(killed, disk, nonce_first=10) as user:
             assert user.content.damaged_write == EVERY_WRITE
-            assert user.details()[0].startswith(f"bytes {SECTOR_BYTES} to {2 * SECTOR_BYTES} cannot be read")
+            assert user.details()[0].startswith(f"bytes {2 * SECTOR_BYTES} to {3 * SECTOR_BYTES} cannot be read")

@@ -5,21 +5,24 @@ from collections.abc import Callable
 import pytest
 from crc32c import crc32c
 
-from storage.embedded.journal.format import FILE_HEADER_BYTES, FileHeader, RecordKind
+from storage.embedded.journal.format import (
+    FILE_HEADER_BYTES,
+    FILE_HEADER_POSITIONS,
+    NO_SUCCESSOR,
+    RECORDS_FIRST,
+    RecordKind,
+)
 from storage.embedded.journal.scan import (
     NO_WRITE,
     SEARCH_BYTES,
     FileScan,
     JudgedFile,
     LocatedRecord,
+    file_header,
     judge,
     scan_file,
-    successor_of,
 )
 from tests.support.journal.journal_bytes import (
-    NONCE,
-    NUMBER,
-    a_state,
     a_write,
     an_end,
     an_entry,
@@ -39,17 +42,15 @@ def read_of(content: bytes) -> Callable[[int, int], bytes]:
     return lambda byte_count, position: content[position : position + byte_count]
 
 
-def scanned(content: bytes, number: int = NUMBER) -> FileScan:
-    scan = scan_file(read_of(content), number)
+def scanned(content: bytes) -> FileScan:
+    scan = scan_file(read_of(content))
     assert scan is not None
     return scan
 
 
-def judged(
-    content: bytes, *, durable_write: int | None = None, write_end: int | None = None, number: int = NUMBER
-) -> JudgedFile:
+def judged(content: bytes, *, durable_write: int | None = None, write_end: int | None = None) -> JudgedFile:
     """The judgement on a file alone, or on one of a journal that says more."""
-    scan = scanned(content, number)
+    scan = scanned(content)
 
     def is_whole(each: LocatedRecord) -> bool:
         first = each.position + each.record.payload_first
@@ -83,12 +84,44 @@ class TestWhole:
 
     def test_a_file_of_nothing_but_its_header_is_empty(self) -> None:
         found = judged(header(4))
-        assert (list(found.records), found.end, found.write_end, found.is_torn) == ([], FILE_HEADER_BYTES, 4, False)
+        assert (list(found.records), found.end, found.write_end, found.is_torn) == ([], RECORDS_FIRST, 4, False)
 
     def test_an_end_says_which_file_comes_next(self) -> None:
-        assert successor_of(scanned(header() + ONE + an_end(1, successor=9))) == 9
-        assert successor_of(scanned(header() + ONE + an_end(1))) is None
-        assert successor_of(scanned(header() + ONE)) is None
+        assert scanned(header() + ONE + an_end(1, successor=9)).successor == 9
+        assert scanned(header() + ONE + an_end(1)).successor == NO_SUCCESSOR
+        assert scanned(header() + ONE).successor == NO_SUCCESSOR
+
+
+class TestDurableWrite:
+    """Every write before it was synced, as far as one file says."""
+
+    @pytest.mark.parametrize(
+        ("content", "durable_write"),
+        [
+            (b"", 4),
+            (a_write(5, an_entry(b"5")), 5),
+            (a_write(5, an_entry(b"5")) + an_end(6), 6),
+            (an_end(5, successor=9), 6),
+        ],
+        ids=["its header", "its newest record", "its end", "its end, written once the next file was synced"],
+    )
+    def test_it_is_what_the_newest_part_says(self, content: bytes, durable_write: int) -> None:
+        assert scanned(header(4) + content).durable_write == durable_write
+
+    def test_without_syncs_a_file_says_nothing(self) -> None:
+        assert scanned(header(4, is_synced=False) + ONE + an_end(6)).durable_write == 0
+
+
+class TestEmpty:
+    """A file that has its header, and nothing of a record."""
+
+    def test_an_earlier_use_of_it_is_nothing_of_a_record(self) -> None:
+        for behind in (b"", bytes(500), a_write(7, an_entry(b"old"), nonce=OLD_NONCE)):
+            assert scanned(header() + behind).is_empty
+
+    def test_a_record_a_damaged_one_or_an_end_is(self) -> None:
+        for behind in (ONE, an_end(0), bytes(80) + ONE, flipped(ONE, 300)[:80]):
+            assert not scanned(header() + behind).is_empty
 
 
 class TestTorn:
@@ -116,22 +149,28 @@ class TestTorn:
         found = judged(header() + ONE + TWO + stored + bytes(len(entry)))
         assert (writes(found), found.is_torn) == ([0, 1], True)
 
-    def test_of_the_only_write_the_header_may_be_missing(self) -> None:
-        found = judged(bytes(64) + ONE)
-        assert (list(found.records), found.is_torn, list(found.damages)) == ([], True, [])
-
     def test_without_syncs_the_journal_ends_at_the_first_write_that_is_not_whole(self) -> None:
-        unsynced = [a_write(n, an_entry(b"%d" % n), is_synced_before=False) for n in range(4)]
-        lost = bytes(len(unsynced[1]))
-        found = judged(header() + unsynced[0] + lost + unsynced[2] + unsynced[3])
-        assert (writes(found), found.is_torn, list(found.damages)) == ([0], True, [])
-        found = judged(header() + unsynced[0] + lost + unsynced[2] + an_end(3, is_synced_before=False))
-        assert (writes(found), found.is_torn) == ([0], True)
+        unsynced = header(is_synced=False)
+        four = [a_write(n, an_entry(b"%d" % n)) for n in range(4)]
+        lost = bytes(len(four[1]))
+        for content in (
+            four[0] + lost + four[2] + four[3],
+            four[0] + lost + four[2] + an_end(3),
+            four[0] + lost + an_end(2),
+        ):
+            found = judged(unsynced + content)
+            assert (writes(found), found.is_torn, list(found.damages)) == ([0], True, [])
 
     def test_without_syncs_a_file_that_lacks_its_last_writes_ends_the_journal(self) -> None:
-        one = a_write(0, an_entry(b"1"), is_synced_before=False)
-        assert judged(header() + one, write_end=2).is_torn
-        assert not judged(header() + one, write_end=1).is_torn
+        content = header(is_synced=False) + ONE
+        assert judged(content, write_end=2).is_torn
+        assert not judged(content, write_end=1).is_torn
+
+    def test_without_syncs_an_end_behind_writes_that_another_file_has_says_nothing_of_them(self) -> None:
+        content = header(is_synced=False) + ONE + bytes(len(TWO)) + THREE + an_end(3)
+        assert judged(content).is_torn
+        found = judged(content, write_end=1)
+        assert (writes(found), found.is_torn) == ([0], False)
 
 
 class TestDamaged:
@@ -143,7 +182,7 @@ class TestDamaged:
         found = judged(flipped(content, at))
         assert [each.record.name for each in found.records] == ["", "", "c", ""]
         assert list(found.damages) == [
-            f"bytes 64 to {64 + len(records_of(0, an_object('a'))[0])} hold no readable record"
+            f"bytes {RECORDS_FIRST} to {RECORDS_FIRST + len(records_of(0, an_object('a'))[0])} hold no readable record"
         ]
         assert found.damaged_write == 0, "the entry of the same write lies behind it"
         assert not found.is_torn
@@ -174,22 +213,25 @@ class TestDamaged:
             found = judged(header() + ONE + left + an_end(2))
             assert (found.is_torn, len(found.damages), found.damaged_write >= 1) == (False, 1, True)
 
-    def test_a_header_that_is_neither_whole_nor_zeros(self) -> None:
-        for content in (ONE, ONE + TWO):
-            found = judged(flipped(header(), 100) + content)
-            assert list(found.damages) == ["its header is unreadable"]
-            assert (writes(found)[0], found.is_torn, found.damaged_write) == (0, False, NO_WRITE)
+    @pytest.mark.parametrize("position", FILE_HEADER_POSITIONS)
+    def test_one_copy_of_the_header_is_enough_and_the_other_is_reported(self, position: int) -> None:
+        for lost in (flipped(header(), position * 8 + 100)[position:][:FILE_HEADER_BYTES], bytes(FILE_HEADER_BYTES)):
+            content = header()[:position] + lost + (header() + ONE)[position + FILE_HEADER_BYTES :]
+            assert file_header(read_of(content)) == file_header(read_of(header()))
+            found = judged(content)
+            assert list(found.damages) == ["a copy of its header is unreadable"]
+            assert (writes(found), found.is_torn, found.damaged_write) == ([0], False, NO_WRITE)
 
-    def test_zeros_as_a_header_before_a_second_write(self) -> None:
-        found = judged(bytes(64) + ONE + TWO)
-        assert (list(found.damages), writes(found)) == (["its header is unreadable"], [0, 1])
-
-    def test_the_tail_of_a_file_that_another_one_follows(self) -> None:
-        damaged = flipped(TWO, 300)
-        found = judged(header() + ONE + damaged, durable_write=2, write_end=2)
+    @pytest.mark.parametrize("tail", [flipped(TWO, 300), bytes(len(TWO)), b""], ids=["a bit", "zeros", "cut"])
+    def test_the_tail_of_a_file_that_another_one_follows(self, tail: bytes) -> None:
+        found = judged(header() + ONE + tail, durable_write=2, write_end=2)
         assert (writes(found), found.is_torn) == ([0], False)
         assert list(found.damages) == [f"from byte {len(header() + ONE)} on it holds no readable record"]
         assert found.damaged_write == 2
+
+    def test_the_tail_of_the_newest_file_where_another_part_says_that_it_was_synced(self) -> None:
+        found = judged(header() + ONE, durable_write=2)
+        assert (len(found.damages), found.damaged_write, found.is_torn) == (1, 2, False)
 
 
 class TestFailedWrites:
@@ -204,27 +246,9 @@ class TestFailedWrites:
         assert (writes(found), found.is_torn, list(found.damages)) == ([0], False, [])
 
 
-class TestNeverBegun:
-    def test_an_empty_file_or_one_of_zeros(self) -> None:
-        for content in (b"", header()[:63], bytes(64), bytes(10_000)):
-            assert scan_file(read_of(content), NUMBER) is None
-
-    def test_an_unreadable_header_with_nothing_behind_it(self) -> None:
-        assert scan_file(read_of(b"?" * 500), NUMBER) is None
-
-    def test_of_an_unreadable_header_the_first_record_gives_the_nonce(self) -> None:
-        old = a_write(4, an_entry(b"old"), nonce=OLD_NONCE)
-        scan = scanned(b"?" * 64 + a_write(7, a_state(b"s")) + old)
-        assert scan.header == FileHeader(number=NUMBER, nonce=NONCE, write_first=7)
-        assert scan.is_header_damaged
-
-    def test_an_old_header_over_the_torn_first_write_of_the_next_use(self) -> None:
-        """The file got its next name; of the first write all sectors but the first one reached the disk."""
-        next_number = int.from_bytes(NONCE[:4], "big")
-        old = header(number=1, nonce=OLD_NONCE) + a_write(0, an_object("x", b"x" * 900), nonce=OLD_NONCE)
-        old += a_write(1, an_entry(b"y" * 900), nonce=OLD_NONCE) + a_write(2, an_entry(b"z"), nonce=OLD_NONCE)
-        new = header(9) + a_write(9, an_object("n", b"n" * 1_000), an_object("m"), an_entry(b"1"))
-        assert len(old) > len(new)
-        assert scan_file(read_of(old[:512] + new[512:] + old[len(new) :]), next_number) is None
-        damaged = old[:72] + bytes(8) + old[80:]
-        assert scanned(damaged, next_number).holes, "of the next use is nothing there"
+class TestWithoutAHeader:
+    def test_nothing_else_in_a_file_says_what_it_is(self) -> None:
+        """A producer may have written what looks like a record."""
+        for content in (b"", header()[:63], bytes(64), bytes(10_000), bytes(RECORDS_FIRST) + ONE):
+            assert file_header(read_of(content)) is None
+            assert scan_file(read_of(content)) is None

@@ -5,12 +5,16 @@ What it shares with other stores: tests/contract/test_object_store.py.
 
 import asyncio
 import errno
+import shutil
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+import storage.embedded.journal.store as store_module
+from storage.embedded.journal.format import RECORDS_FIRST
 from storage.embedded.journal.open_journal import OpenJournal, is_empty
 from storage.embedded.journal.store import JournalStore
 from storage.object_store import (
@@ -115,6 +119,96 @@ async def test_a_delete_that_failed_leaves_the_object(folder: Path) -> None:
             await one.store.get("a")
 
 
+@pytest.mark.parametrize("failures", range(3))
+async def test_an_object_that_was_replaced_does_not_come_back(folder: Path, failures: int) -> None:
+    """It is marked as deleted before the one that replaced it."""
+    async with one_store(folder) as one:
+        await one.store.put("a", [LARGE])
+        await one.store.put("b", [LARGE])
+        await one.store.put("a", [b"2"])
+        await one.store.put("a", [b"3"])
+        for _ in range(failures):
+            one.disk.fail("sync_data", errno.EIO, times=2)
+            with pytest.raises(ObjectsNotDeleted):
+                await one.store.delete(["a"])
+            assert await one.store.get("a") == b"3"
+            one.disk.failures.clear()
+        if failures:
+            killed = shutil.copytree(folder, folder.parent / "killed")
+            async with one_store(killed, nonce_first=100) as two:
+                assert await two.store.get("a") == b"3"
+        await one.store.delete(["a"])
+        with pytest.raises(ObjectMissing):
+            await one.store.get("a")
+    async with one_store(folder, nonce_first=10) as one:
+        assert [meta.key async for meta in one.store.list("")] == ["b"]
+
+
+async def test_so_it_is_after_a_start(folder: Path) -> None:
+    async with one_store(folder) as one:
+        await one.store.put("a", [LARGE])
+        await one.store.put("a", [b"2"])
+    async with one_store(folder, nonce_first=10) as one:
+        assert await one.store.get("a") == b"2"
+        await one.store.delete(["a"])
+    async with one_store(folder, nonce_first=20) as one:
+        assert [meta.key async for meta in one.store.list("")] == []
+
+
+async def test_one_that_could_not_be_deleted_before_it_was_replaced_does_not_come_back(folder: Path) -> None:
+    async with one_store(folder) as one:
+        await one.store.put("a", [b"1"])
+        is_replaced = threading.Event()
+
+        def wait() -> None:
+            one.disk.before.clear()
+            assert is_replaced.wait(10)
+
+        one.disk.before["open_existing"] = wait
+        one.disk.fail("open_existing", errno.EIO)
+        deleting = asyncio.ensure_future(one.store.delete(["a"]))
+        await asyncio.sleep(0)
+        await one.store.put("a", [b"2"])
+        is_replaced.set()
+        with pytest.raises(ObjectsNotDeleted):
+            await deleting
+        assert await one.store.get("a") == b"2"
+        await one.store.delete(["a"])
+    async with one_store(folder, nonce_first=10) as one:
+        assert [meta.key async for meta in one.store.list("")] == []
+
+
+async def test_more_puts_than_one_write_takes_are_two_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "RECORDS_PER_WRITE_MAX", 11)
+    async with one_store(folder) as one:
+        await asyncio.gather(*(one.store.put(f"{row}", [b""]) for row in range(31)))
+        writes = {location.write for location in one.opened.objects.values()}
+        assert len(writes) == 4, "the first one alone, and ten each"
+
+
+async def test_an_opening_that_is_cancelled_leaves_nothing_open(folder: Path) -> None:
+    disk = PackDisk()
+    reading, going_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        reading.set()
+        assert going_on.wait(10)
+
+    async with one_store(folder) as one:
+        await one.store.put("a", [b"1"])
+    disk.before["read_at"] = wait
+    threads = set(threading.enumerate())
+    opening = asyncio.ensure_future(OpenJournal.open(folder, new_nonce=nonces(10), files=disk))
+    await asyncio.to_thread(reading.wait, 10)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    going_on.set()
+    (thread,) = [each for each in set(threading.enumerate()) - threads if each.name == "journal"]
+    await asyncio.to_thread(thread.join, 10)
+    assert disk.open == set()
+
+
 async def test_a_damaged_object_is_reported_and_not_returned(folder: Path) -> None:
     async with one_store(folder) as one:
         await one.store.put("a", [LARGE])
@@ -133,7 +227,7 @@ async def test_an_object_that_is_not_found_may_be_what_cannot_be_read(folder: Pa
         await one.store.put("a", [LARGE])
         await one.store.put("b", [b"x"])
     (first, _) = files_of(folder)
-    first.write_bytes(flipped(first.read_bytes(), 64 * 8 + 100))
+    first.write_bytes(flipped(first.read_bytes(), RECORDS_FIRST * 8 + 100))
     async with one_store(folder, nonce_first=10) as one:
         with pytest.raises(ObjectDamaged, match="not all of the journal can be read"):
             await one.store.get("a")
@@ -157,10 +251,9 @@ async def test_spare_files_are_given_back_when_the_disk_is_full(folder: Path) ->
         await one.store.put("a", [LARGE])
         await one.store.put("b", [LARGE])
         await one.store.delete(["a"])
+        assert len(files_of(folder)) == 2
         one.store.release_room()
-        await one.store.get("b")
-        await one.opened.read(one.opened.journal.drop_spares)
-        assert len(files_of(folder)) == 1
+    assert len(files_of(folder)) == 1, "closing waits for what was begun"
 
 
 async def test_a_journal_without_a_file_is_empty(folder: Path) -> None:

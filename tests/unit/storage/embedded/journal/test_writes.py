@@ -3,38 +3,32 @@
 import pytest
 
 from storage.embedded.journal.format import (
-    FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,
+    RECORDS_FIRST,
     RecordKind,
-    read_file_header,
     read_record,
 )
 from storage.embedded.journal.records import JournalFile
-from storage.embedded.journal.writes import JournalWrite, encode_end
+from storage.embedded.journal.writes import NewRecord, encode_end, encode_write
 from tests.support.journal.journal_bytes import NONCE
 
 
 def file_at(end: int) -> JournalFile:
-    return JournalFile(number=3, own_number=3, nonce=NONCE, write_first=5, end=end, write_end=5)
+    return JournalFile(number=3, own_number=3, nonce=NONCE, is_synced=True, end=end, write_end=5)
 
 
-def test_the_first_write_begins_its_file() -> None:
-    write = JournalWrite(file_at(0), 5, is_synced_before=True)
-    write.add(RecordKind.OBJECT, [b"pay", memoryview(b"load")], name="a", stamp=7)
-    write.add(RecordKind.ENTRY, [], stamp=8)
-    assert write.count == 2
-    parts, (stored, entry) = write.encode()
+def test_records_follow_each_other() -> None:
+    new = [
+        NewRecord(RecordKind.OBJECT, [b"pay", memoryview(b"load")], name="a", stamp=7),
+        NewRecord(RecordKind.ENTRY, [], stamp=8),
+    ]
+    parts, (stored, entry) = encode_write(file_at(RECORDS_FIRST), 5, new)
     content = b"".join(parts)
-    header = read_file_header(content)
-    assert header is not None
-    assert (header.number, header.nonce, header.write_first) == (3, NONCE, 5)
-    assert (stored.record_first, stored.payload_first) == (
-        FILE_HEADER_BYTES,
-        FILE_HEADER_BYTES + RECORD_HEADER_BYTES + 1,
-    )
-    assert content[stored.payload_first : stored.payload_first + stored.payload_bytes] == b"payload"
-    assert (entry.record_first, entry.end) == (stored.end, len(content))
-    records = [read_record(content[location.record_first :], NONCE) for location in (stored, entry)]
+    assert (stored.record_first, stored.payload_first) == (RECORDS_FIRST, RECORDS_FIRST + RECORD_HEADER_BYTES + 1)
+    payload_first = stored.payload_first - RECORDS_FIRST
+    assert content[payload_first : payload_first + stored.payload_bytes] == b"payload"
+    assert (entry.record_first, entry.end) == (stored.end, RECORDS_FIRST + len(content))
+    records = [read_record(content[location.record_first - RECORDS_FIRST :], NONCE) for location in (stored, entry)]
     assert [(record.kind, record.index, record.count, record.write) for record in records if record is not None] == [
         (RecordKind.OBJECT, 0, 2, 5),
         (RecordKind.ENTRY, 1, 2, 5),
@@ -43,21 +37,19 @@ def test_the_first_write_begins_its_file() -> None:
 
 
 def test_another_write_follows_the_one_before() -> None:
-    write = JournalWrite(file_at(640), 6, is_synced_before=False)
-    write.add(RecordKind.STATE, [b"state"])
-    parts, (location,) = write.encode()
+    parts, (location,) = encode_write(file_at(640), 6, [NewRecord(RecordKind.STATE, [b"state"])])
     assert location.record_first == 640
     record = read_record(b"".join(parts), NONCE)
     assert record is not None
-    assert not record.is_synced_before
+    assert record.write == 6
 
 
 def test_a_write_without_records_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="0 records"):
-        JournalWrite(file_at(0), 5, is_synced_before=True).encode()
+        encode_write(file_at(RECORDS_FIRST), 5, [])
 
 
 def test_an_end_names_the_next_write_and_the_next_file() -> None:
-    record = read_record(encode_end(NONCE, 6, successor=12, is_synced_before=True), NONCE)
+    record = read_record(encode_end(NONCE, 6, successor=12), NONCE)
     assert record is not None
     assert (record.kind, record.write, record.stamp, record.payload_bytes) == (RecordKind.END, 6, 12, 0)
