@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from coordinator.ledger.journal_file import JournalLedgerFile
+from coordinator.ledger.journal_file import TAKEN_OVER_REVISIONS_MAX, JournalLedgerFile
 from coordinator.ledger.port import LedgerCorrupt, LedgerUnavailable
 from coordinator.ledger.sqlite import hold
 from coordinator.ledger.sqlite_file import LedgerFile
@@ -35,7 +35,7 @@ def take_over(journal: Journal, content: JournalContent, path: Path, *, is_durab
     lock, file = hold(path, partial(LedgerFile, path, new_cluster_id=_UNUSED_CLUSTER_ID, is_durable=is_durable))
     try:
         try:
-            contents = file.contents()
+            contents = file.contents().with_newest(TAKEN_OVER_REVISIONS_MAX)
         finally:
             file.close()  # moves the write-ahead log into the file, and removes it
         ledger = JournalLedgerFile(journal, content, new_cluster_id=None, predecessor=contents)

@@ -102,6 +102,24 @@ class TestReopening:
         async with embedded_journal(folder, cluster=None) as one:
             assert (await one.ledger.identity()).cluster_id == "c"
 
+    async def test_a_ledger_that_is_opened_for_reading_does_not_change_where_objects_may_be_deleted(
+        self, folder: Path
+    ) -> None:
+        async with embedded_journal(folder) as one:
+            session = await one.ledger.open_session("a")
+            await one.ledger.append_with(session, entry(0), [an_intake_object("intake/1")])
+            before = await one.ledger.load()
+        async with embedded_journal(folder, cluster=None) as one:
+            for change in (one.ledger.open_session("a"), one.ledger.claim_bucket("b"), one.ledger.fence()):
+                with pytest.raises(LedgerUnavailable, match="opened for reading only"):
+                    await change
+            await one.store.delete(["intake/1"])
+        async with embedded_journal(folder) as one:
+            assert await one.ledger.load() == before
+            assert (await one.ledger.identity()).bucket_id == ""
+            with pytest.raises(ObjectMissing):
+                await one.store.get("intake/1")
+
     async def test_a_reader_changes_nothing(self, folder: Path, tmp_path: Path) -> None:
         with pytest.raises(LedgerMissing):
             async with embedded_journal(folder, cluster=None, is_writer=False):
@@ -268,6 +286,19 @@ class TestAtRest:
                 await one.ledger.keep_session(session)
             assert disk.calls["sync_data"] == before + 1
 
+    @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
+    async def test_a_session_lives_where_the_state_cannot_be_written(self, folder: Path, code: int) -> None:
+        """On a full disk, what frees space needs the session. It is written with a later renewal."""
+        disk = PackDisk()
+        async with embedded_journal(folder, files=disk) as one:
+            session = await one.ledger.open_session("a")
+            await one.ledger.append(session, entry(0))
+            before = disk.calls["write_at"]
+            disk.fail("write_at", code)
+            for _ in range(3):
+                await one.ledger.keep_session(session)
+            assert disk.calls["write_at"] == before + 2
+
     async def test_so_damage_in_the_newest_entry_is_noticed(self, folder: Path, tmp_path: Path) -> None:
         async with embedded_journal(folder) as one:
             session = await one.ledger.open_session("a")
@@ -368,6 +399,38 @@ class TestRecovery:
             assert await one.store.get("intake/1") == b"payload"
         async with embedded_journal(folder) as one:
             assert numbers((await one.ledger.load()).records) == [0]
+
+    async def test_before_its_first_write_nothing_is_changed(self, folder: Path) -> None:
+        async with embedded_journal(folder) as one:
+            await append_singly_large(one.ledger)
+        (_, damaged, *_) = files_of(folder)
+        damaged.write_bytes(damaged.read_bytes().replace(b"llll", b"llLl", 1))
+        before = contents_of(folder)
+        async with embedded_journal(folder, cluster="new", is_begun_again=True) as one:
+            assert await one.ledger.identity() == LedgerIdentity(cluster_id="new", incarnation=1)
+            assert (await one.ledger.load()).records == []
+            assert (await one.ledger.head()).appends_count == 0
+            assert await one.ledger.pointer() is None
+            assert await one.ledger.live_names() == []
+        assert contents_of(folder) == before
+
+    async def test_files_of_the_former_ledger_are_used_again_once_the_new_one_is_durable(
+        self, folder: Path, tmp_path: Path
+    ) -> None:
+        async with embedded_journal(folder) as one:
+            await append_singly_large(one.ledger)
+        before = contents_of(folder)
+        disk = PackDisk()
+        async with embedded_journal(folder, cluster="new", is_begun_again=True, files=disk) as one:
+            disk.fail("write_at", errno.ENOSPC)
+            with pytest.raises(LedgerUnavailable):
+                await one.ledger.fence()
+            one.opened.journal.drop_spares()
+            for name, content in before.items():
+                assert content == contents_of(folder)[name], name
+            await one.ledger.fence()
+            one.opened.journal.drop_spares()
+            assert not before.keys() & contents_of(folder).keys()
 
     async def test_a_file_that_is_missing_hinders_no_new_ledger(self, folder: Path) -> None:
         async with embedded_journal(folder) as one:

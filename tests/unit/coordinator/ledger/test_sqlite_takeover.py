@@ -1,13 +1,24 @@
 """A ledger in SQLite that a journal takes over: all of it, once, or nothing."""
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from coordinator.ledger import sqlite_takeover
+from coordinator.ledger import journal_file, sqlite_takeover
 from coordinator.ledger.journal import JournalLedger
-from coordinator.ledger.port import LedgerCorrupt, LedgerMissing, LedgerStart, LedgerUnavailable, SessionHeld, Trimmed
+from coordinator.ledger.port import (
+    LedgerCorrupt,
+    LedgerEntry,
+    LedgerMissing,
+    LedgerStart,
+    LedgerUnavailable,
+    LedgerUnsupported,
+    SessionHeld,
+    Trimmed,
+)
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import Position
 from storage.embedded.journal.open_journal import OpenJournal
@@ -33,19 +44,26 @@ async def write_sqlite(path: Path, *, appends: int = 5) -> LedgerStart:
         await ledger.close()
 
 
-async def take_over(folder: Path) -> tuple[LedgerStart, Position]:
-    """What the journal has, and the session that it gives next."""
+@asynccontextmanager
+async def taken_over(folder: Path) -> AsyncIterator[JournalLedger]:
+    """The ledger in the journal. Files that it gives back are removed at the end."""
     opened = await OpenJournal.open(
         folder / "journal", new_nonce=nonces(1), file_bytes_target=FILE_BYTES, allocated_bytes_step=STEP_BYTES
     )
     try:
-        ledger = await JournalLedger.open(opened, new_cluster_id="new", predecessor=folder / "ledger.sqlite")
+        yield await JournalLedger.open(opened, new_cluster_id="new", predecessor=folder / "ledger.sqlite")
+        opened.journal.drop_spares()
+    finally:
+        await opened.close()
+
+
+async def take_over(folder: Path) -> tuple[LedgerStart, Position]:
+    """What the journal has, and the session that it gives next."""
+    async with taken_over(folder) as ledger:
         start = await ledger.load()
         with pytest.raises(Trimmed):
             await anext(ledger.tail(Position(0)))
         return start, Position(await ledger.open_session("a"))
-    finally:
-        await opened.close()
 
 
 async def test_everything_is_taken_over_and_the_file_is_renamed(tmp_path: Path) -> None:
@@ -125,3 +143,46 @@ async def test_a_damaged_file_is_not_taken_over(tmp_path: Path) -> None:
     assert path.exists()
     path.write_bytes(content)
     await take_over(tmp_path)
+
+
+@pytest.mark.parametrize("is_started_again", [False, True])
+async def test_a_trim_of_some_entries_keeps_the_file_that_has_the_others(
+    tmp_path: Path, is_started_again: bool
+) -> None:
+    """They were taken over by one write."""
+    before = await write_sqlite(tmp_path / "ledger.sqlite")
+    async with taken_over(tmp_path) as ledger:
+        session = await ledger.open_session("a")
+        for number in range(3):  # each fills a file
+            await ledger.append(session, [LedgerEntry(number=number, payload=b"l" * FILE_BYTES)])
+        pointer = await ledger.pointer()
+        assert pointer is not None
+        await ledger.trim(pointer.position)
+    if is_started_again:
+        async with embedded_journal(tmp_path / "journal") as one:
+            one.opened.journal.drop_spares()
+    async with embedded_journal(tmp_path / "journal") as one:
+        assert (await one.ledger.load()).records[:-3] == before.records
+
+
+class TestManyAppends:
+    """One write has a record for each append, so there is a limit."""
+
+    async def test_the_oldest_ones_that_a_snapshot_covers_are_trimmed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sqlite_takeover, "TAKEN_OVER_REVISIONS_MAX", 4)
+        before = await write_sqlite(tmp_path / "ledger.sqlite", appends=5)
+        assert (await take_over(tmp_path))[0] == before
+        async with embedded_journal(tmp_path / "journal") as one:
+            assert numbers(await one.ledger.untrimmed_entries()) == [2, 3, 4, 5, 6, 7]
+
+    async def test_what_no_snapshot_covers_is_not_dropped(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(journal_file, "TAKEN_OVER_REVISIONS_MAX", 3)
+        monkeypatch.setattr(sqlite_takeover, "TAKEN_OVER_REVISIONS_MAX", 3)
+        await write_sqlite(tmp_path / "ledger.sqlite", appends=5)
+        with pytest.raises(LedgerUnsupported, match="no snapshot covers 4 appends"):
+            await take_over(tmp_path)
+        assert (tmp_path / "ledger.sqlite").exists()
