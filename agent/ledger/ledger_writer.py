@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoRoom(Rejected):
+class RejectedForRoom(Rejected):
     """There is no room for the object that the command names. Neither was put or appended."""
 
 
@@ -145,7 +145,7 @@ class LedgerWriter:
         a command that has no number yet is not appended then.
 
         stored: an object that the command names, and that is put by the same write (`takes_objects`). Where there is no
-            room for it, the outcome is `NoRoom`.
+            room for it, the outcome is `RejectedForRoom`.
         """
         assert stored is None or self.takes_objects, "the ledger takes no objects"
         if len(self._queue) < LEDGER_COMMANDS_QUEUED_MAX:
@@ -397,7 +397,8 @@ class LedgerWriter:
                 self._apply_loop.expect_no_more(self.session, entry.number)
             for pending in part.group:
                 if pending.stored is not None and not pending.future.done():
-                    pending.future.set_result(NoRoom(error_code=ErrorCode.request_timed_out, reason=str(error)))
+                    rejection = RejectedForRoom(error_code=ErrorCode.request_timed_out, reason=str(error))
+                    pending.future.set_result(rejection)
             await self._append([pending for pending in part.group if pending.stored is None])
 
     def _payload(self, pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:

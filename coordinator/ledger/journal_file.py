@@ -54,7 +54,7 @@ from storage.object_store import ObjectDamaged, ObjectToPut
 
 INCARNATION_FIRST: Final = 1
 _FULL_CODES: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-TAKEN_OVER_REVISIONS_MAX: Final = RECORDS_PER_WRITE_MAX - 1
+REVISIONS_PER_WRITE: Final = RECORDS_PER_WRITE_MAX - 1
 """A ledger is taken over by one write, which has a state, too."""
 REMEDY: Final = (
     "do not remove it: the records that wait for the archive lie in it, too. "
@@ -315,7 +315,7 @@ class JournalLedgerFile:
     def _take_over(self, content: JournalContent, predecessor: LedgerContents) -> None:
         """Begin with everything that another ledger held, by one write: all of it counts then, or nothing."""
         revisions = predecessor.revisions()
-        if len(revisions) > TAKEN_OVER_REVISIONS_MAX:
+        if len(revisions) > REVISIONS_PER_WRITE:
             raise LedgerUnsupported(
                 f"no snapshot covers {len(revisions)} appends of the ledger that is replaced: start the version that "
                 "wrote it once more, until it has taken a snapshot"

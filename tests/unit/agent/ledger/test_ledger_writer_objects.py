@@ -6,7 +6,7 @@ import pytest
 
 from agent.ledger import ledger_writer
 from agent.ledger.ledger_outages import OutageLoggingLedger, with_outages_logged
-from agent.ledger.ledger_writer import NoRoom
+from agent.ledger.ledger_writer import RejectedForRoom
 from coordinator.commands.commands import AllocateProducerIds, Done, ProducerIdsAllocated
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull, LedgerUnavailable
@@ -52,7 +52,7 @@ async def test_where_there_is_no_room_commands_without_objects_are_appended_all_
         behind = [parts.ledger.propose(AllocateProducerIds(count=1)) for _ in range(3)]
         ledger.may_write.set()
         rejected = await large
-        assert isinstance(rejected, NoRoom)
+        assert isinstance(rejected, RejectedForRoom)
         assert (rejected.error_code, rejected.reason) == (ErrorCode.request_timed_out, "there is no room")
         assert all(isinstance(outcome, ProducerIdsAllocated) for outcome in await asyncio.gather(*behind))
         assert ledger.writes == []
@@ -80,8 +80,8 @@ async def test_s10_what_follows_a_part_that_found_no_room_is_encoded_with_its_ow
         outcomes = await asyncio.gather(first, *large, *behind)
         assert [type(outcome) for outcome in outcomes] == [
             ProducerIdsAllocated,
-            NoRoom,
-            NoRoom,
+            RejectedForRoom,
+            RejectedForRoom,
             ProducerIdsAllocated,
             ProducerIdsAllocated,
         ]
