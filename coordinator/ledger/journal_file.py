@@ -50,7 +50,7 @@ from protocol.types import Position, SessionId
 from storage.embedded.journal.format import RECORDS_PER_WRITE_MAX
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalContent, JournalEntry, LocationColumns, RecordLocation
-from storage.object_store import ObjectDamaged, ObjectToPut
+from storage.object_store import ObjectDamaged, ObjectToPut, ObjectUnreadable
 
 INCARNATION_FIRST: Final = 1
 _FULL_CODES: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -447,6 +447,12 @@ class JournalLedgerFile:
         """
         try:
             yield
+        except ObjectUnreadable as error:
+            # A recovery begins a ledger again that cannot be opened. One that is open has its entries in memory: its
+            # agent goes on as in any outage, and the next snapshot covers what cannot be read.
+            if self._is_opening:
+                raise _damaged(str(error)) from error
+            raise LedgerUnavailable(f"the journal could not be read ({error}): check the disk") from error
         except (ObjectDamaged, Undecodable, FileNotFoundError) as error:
             raise _damaged(str(error)) from error
         except OSError as error:

@@ -336,6 +336,22 @@ class TestDamage:
                 restore(folder, kept | {file.name: whole})
         assert rejected
 
+    async def test_a_bad_sector_is_an_outage_of_an_open_ledger_and_damage_of_another(self, folder: Path) -> None:
+        disk = PackDisk()
+        async with embedded_journal(folder, files=disk) as one:
+            await append_singly_large(one.ledger)
+            disk.spoil(files_of(folder)[1], 0)
+            with pytest.raises(LedgerUnavailable, match=r"could not be read .*Input/output error.*check the disk"):
+                await one.ledger.untrimmed_entries()
+            await one.ledger.keep_session(SessionId(1))
+            await one.ledger.append(SessionId(1), entry(3))
+            disk.bad.clear()
+            assert numbers(await one.ledger.untrimmed_entries()) == [0, 1, 2, 3]
+            disk.spoil(files_of(folder)[1], 0)
+        with pytest.raises(LedgerCorrupt):
+            async with embedded_journal(folder, files=disk):
+                pass
+
     @pytest.mark.parametrize("row", range(3))
     async def test_a_file_that_is_missing_is_noticed(self, folder: Path, row: int) -> None:
         async with embedded_journal(folder) as one:
