@@ -347,18 +347,18 @@ class JournalLedgerFile:
             self._add(location)
         self._is_at_rest = True
 
-    def holds(self, predecessor: LedgerContents) -> bool:
-        """Whether this is what `predecessor` held, and nothing has changed since."""
+    def contents(self) -> LedgerContents:
+        """Everything that is in the ledger."""
         state = self._state
-        same = (
-            (state.identity, predecessor.identity),
-            (state.snapshot, predecessor.pointer),
-            (state.head, predecessor.head),
-            ((state.position_last, state.trimmed), (predecessor.position_last, predecessor.trimmed)),
-            (state.is_fenced, predecessor.is_fenced),
-            (self.entries_above(Position(0)), list(predecessor.records)),
+        return LedgerContents(
+            identity=state.identity,
+            is_fenced=state.is_fenced,
+            position_last=state.position_last,
+            head=state.head,
+            trimmed=Position(state.trimmed),
+            pointer=state.snapshot,
+            records=self.entries_above(Position(0)),
         )
-        return all(here == there for here, there in same)
 
     def _add(self, location: RecordLocation) -> None:
         self._groups.append(location)

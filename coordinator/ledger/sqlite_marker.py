@@ -22,14 +22,14 @@ _NEW_SUFFIX: Final = ".new"
 
 
 def is_marker(path: Path) -> bool:
-    """Whether the file is a marker. False where there is no such file, and for a ledger. Raises `LedgerUnavailable`."""
+    """Whether the file is a marker. False for a ledger, and where there is no file that can be read."""
     if not path.is_file():
         return False
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
-    except OSError as error:
-        raise LedgerUnavailable(f"{path} could not be read ({error}): check the disk") from error
+    except OSError:  # the ledger's adapter reports it
+        return False
     return header.startswith(_MAGIC) and (header[_USER_VERSION], header[_APPLICATION_ID]) == (
         FORMAT_IN_JOURNAL.to_bytes(4),
         APPLICATION_ID.to_bytes(4),

@@ -40,7 +40,7 @@ def take_over(journal: Journal, content: JournalContent, path: Path, *, is_durab
     finally:
         file.close()  # moves the write-ahead log into the file, and removes it
     ledger = JournalLedgerFile(journal, content, new_cluster_id=None, predecessor=contents)
-    if not ledger.holds(contents):
+    if ledger.contents() != contents:
         raise LedgerCorrupt(
             f"the journal holds another ledger than {path}: move away the one that is not this cluster's newest, "
             "and nothing else"

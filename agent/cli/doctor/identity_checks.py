@@ -32,7 +32,7 @@ from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import Endpoint
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, LedgerUnsupported, NewerRules
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, NewerRules
 from coordinator.ledger.sqlite import is_missing
 from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
@@ -71,7 +71,9 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
 
         return await stack.enter_async_context(copied_ledger(_existing_file(url.path), is_durable=settings.is_durable))
     if isinstance(url, JournalUrl):
-        raise LedgerUnsupported(f"the ledger in the journal {url.path} is read by its agent alone, so far")
+        from agent.cli.offline import copied_journal
+
+        return await stack.enter_async_context(copied_journal(Path(url.path)))
     assert isinstance(url, EtcdUrl), f"{url} is in memory"
     from coordinator.ledger.etcd.ledger import EtcdLedger
 
