@@ -42,7 +42,7 @@ from agent.http.open_port import open_http_port
 from agent.http.server import HttpServer
 from agent.ledger.bootstrap import LoadedState, load_state
 from agent.ledger.ledger_outages import with_outages_logged
-from agent.ledger.open_ledger import SQLITE_FILE, held_ledger, is_predecessor, open_ledger
+from agent.ledger.open_ledger import SQLITE_FILE, check_predecessor, held_ledger, is_predecessor, open_ledger
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
@@ -223,11 +223,10 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids, waits: 
 
             is_lost = is_missing(Path(path))
         case JournalUrl(path=path):
-            from coordinator.ledger.sqlite import check_regular
             from storage.embedded.journal.open_journal import is_empty
 
             predecessor = Path(path).parent / SQLITE_FILE
-            check_regular(predecessor)
+            check_predecessor(predecessor)
             is_lost = is_empty(Path(path)) and not is_predecessor(predecessor)
         case _:
             is_lost = False

@@ -104,16 +104,13 @@ async def _open_in_journal(
     settings: Settings, folder: Path, journal: "OpenJournal", new_cluster_id: str | None, *, is_recovery: bool
 ) -> Ledger:
     from coordinator.ledger.journal import JournalLedger
-    from coordinator.ledger.sqlite import check_regular, is_missing
-    from coordinator.ledger.sqlite_schema import check_log
+    from coordinator.ledger.sqlite import is_missing
     from storage.embedded.journal.open_journal import is_empty
 
     # A data folder of before there was a journal: it is taken over, once, by the agent that writes to it.
     predecessor = folder.parent / SQLITE_FILE
-    check_regular(predecessor)
+    check_predecessor(predecessor)
     is_taken_over = new_cluster_id is not None and is_predecessor(predecessor)
-    if is_missing(predecessor):
-        check_log(predecessor, is_each_commit_synced=settings.is_durable)  # one without its file is no new ledger
     begin_again = partial(JournalLedger.open, journal, new_cluster_id=new_cluster_id, is_begun_again=True)
     if is_recovery and new_cluster_id is not None and not is_taken_over and is_empty(folder):
         return await begin_again()
@@ -194,6 +191,17 @@ def is_predecessor(file: Path) -> bool:
     from coordinator.ledger.sqlite_marker import is_marker
 
     return file.is_file() and file.stat().st_size > 0 and not is_marker(file)
+
+
+def check_predecessor(file: Path) -> None:
+    """Raise `LedgerCorrupt` where something with the name of the former ledger is neither that nor missing: a pipe, a
+    folder, or a write-ahead log alone. It would be passed over, and a new cluster begun."""
+    from coordinator.ledger.sqlite import check_regular, is_missing
+    from coordinator.ledger.sqlite_schema import check_log
+
+    check_regular(file)
+    if is_missing(file):
+        check_log(file, is_each_commit_synced=False)
 
 
 def _empty_ledger(cluster_id: str) -> Ledger:

@@ -106,7 +106,7 @@ class JournalLedgerFile:
             elif predecessor is not None:
                 self._take_over(content, predecessor)
             elif new_cluster_id is None:
-                raise LedgerMissing("the journal has no ledger: name the folder that an agent uses")
+                raise LedgerMissing("the journal does not exist, or is empty: name the folder that an agent uses")
             else:
                 self._replace(content, new_cluster_id)
                 self._write_state(self._state)

@@ -27,7 +27,7 @@ from agent.config.addresses import (
     with_agent_name,
 )
 from agent.config.settings import Settings
-from agent.ledger.open_ledger import etcd_client
+from agent.ledger.open_ledger import SQLITE_FILE, check_predecessor, etcd_client
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
@@ -73,6 +73,7 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
     if isinstance(url, JournalUrl):
         from agent.cli.offline import copied_journal
 
+        check_predecessor(Path(url.path).parent / SQLITE_FILE)
         return await stack.enter_async_context(copied_journal(Path(url.path)))
     assert isinstance(url, EtcdUrl), f"{url} is in memory"
     from coordinator.ledger.etcd.ledger import EtcdLedger

@@ -115,7 +115,7 @@ class TestWithJournal:
         make(data_dir / "ledger.sqlite")
         assert "no regular file" in str(start_with_journal(data_dir))
         assert not (data_dir / "journal").exists()
-        for command in (("recover", "--dry-run", "--force"), ("audit",), ("recover", "--force")):
+        for command in (("recover", "--dry-run", "--force"), ("audit",), ("doctor",), ("recover", "--force")):
             code, output = invoke(*command, *in_journal(data_dir))
             assert (code != 0, "no regular file" in output) == (True, True), output
 

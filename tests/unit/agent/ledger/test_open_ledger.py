@@ -69,7 +69,7 @@ async def test_whoever_only_looks_finds_what_an_agent_made(tmp_path: Path) -> No
 class TestJournal:
     async def test_whoever_only_looks_makes_no_ledger(self, tmp_path: Path) -> None:
         places = in_journal(tmp_path / "data")
-        with pytest.raises(LedgerMissing, match="has no ledger"):
+        with pytest.raises(LedgerMissing, match="does not exist, or is empty"):
             async with opened(places, WhereMissing.REJECTED):
                 pass
         async with opened(places, WhereMissing.SUBSTITUTED) as ledger:
