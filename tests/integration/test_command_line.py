@@ -254,7 +254,7 @@ def test_the_doctor_is_content_with_the_ports_of_the_agent_that_it_is_asked_abou
 
 
 def test_a_folder_is_audited_once_its_broker_has_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
-    broker = penstock()
+    broker = penstock(has_journal=False)
     run("produce", "orders", "--value", "one", server=broker.http)
     running = pipe("audit", "--data-dir", str(broker.data), server="-")
     assert running.returncode == 1

@@ -23,7 +23,7 @@ def values(first: int, end: int) -> list[bytes]:
 
 def test_records_of_before_are_read_and_further_ones_follow_them(penstock: PenstockFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    before = penstock(data=data, options=OPTIONS)
+    before = penstock(data=data, options=OPTIONS, has_journal=False)
     produce(before, "t", values(0, 50))
     assert before.process.stop() == 0
 
