@@ -312,7 +312,7 @@ def test_the_doctor_does_not_wait_long_for_a_store_that_is_not_there(tmp_path: P
 
 
 def test_a_ledger_is_not_started_on_a_bucket_that_lacks_its_objects(penstock: PenstockFactory, tmp_path: Path) -> None:
-    broker = penstock()
+    broker = penstock(has_journal=False)
     run("produce", "orders", "--value", "one", server=broker.http)
     assert broker.process.stop() == 0
     other = tmp_path / "other"
