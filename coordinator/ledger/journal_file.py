@@ -58,7 +58,7 @@ REVISIONS_PER_WRITE: Final = RECORDS_PER_WRITE_MAX - 1
 """A ledger is taken over by one write, which has a state, too."""
 REMEDY: Final = (
     "do not remove it: the records that wait for the archive lie in it, too. "
-    'docs/operations/recovery.md, "The embedded ledger is damaged"'
+    'docs/operations/recovery.md, "The ledger in a journal is damaged"'
 )
 
 

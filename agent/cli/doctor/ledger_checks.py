@@ -87,7 +87,8 @@ async def _journal(folder: Path) -> DoctorFinding:
         async with copied_journal(folder) as ledger:
             count = len(await ledger.untrimmed_entries())
     except LedgerError as error:
-        return _finding(CheckStatus.FAILED, str(error), 'docs/operations/recovery.md, "The embedded ledger is damaged"')
+        remedy = 'docs/operations/recovery.md, "The ledger in a journal is damaged"'
+        return _finding(CheckStatus.FAILED, str(error), remedy)
     return _finding(CheckStatus.FINE, f"the ledger in {folder} is intact: {count} entries")
 
 

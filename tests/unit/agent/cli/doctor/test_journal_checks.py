@@ -101,7 +101,7 @@ async def test_a_damaged_ledger_fails(settings: Settings, tmp_path: Path) -> Non
     (finding,) = [finding async for finding in check_ledger(settings)]
     assert finding.verdict is CheckStatus.FAILED
     assert "checksum" in finding.text
-    assert "The embedded ledger is damaged" in finding.remedy
+    assert "The ledger in a journal is damaged" in finding.remedy
 
 
 class TestLooks:
