@@ -64,14 +64,16 @@ class TestDamage:
         disk = PackDisk()
         async with embedded_journal(folder, files=disk) as one:
             await append_singly_large(one.ledger)
-            disk.spoil(files_of(folder)[1], 0)
+            spoilt = files_of(folder)[1]
+            position = spoilt.read_bytes().index(LARGE) + len(LARGE) // 2
+            disk.spoil(spoilt, position)
             with pytest.raises(LedgerUnavailable, match=r"could not be read .*Input/output error.*check the disk"):
                 await one.ledger.untrimmed_entries()
             await one.ledger.keep_session(SessionId(1))
             await one.ledger.append(SessionId(1), entry(3))
             disk.bad.clear()
             assert numbers(await one.ledger.untrimmed_entries()) == [0, 1, 2, 3]
-            disk.spoil(files_of(folder)[1], 0)
+            disk.spoil(spoilt, position)
         with pytest.raises(LedgerCorrupt):
             async with embedded_journal(folder, files=disk):
                 pass

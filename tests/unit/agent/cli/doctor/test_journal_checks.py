@@ -81,12 +81,13 @@ async def test_each_damaged_part_is_named_with_the_page_that_helps(settings: Set
         session = await one.ledger.open_session("a")
         for row in range(DAMAGES_SHOWN + 3):
             await one.ledger.append(session, entry(row, b"l" * FILE_BYTES))
-    files = files_of(tmp_path / "journal")
-    for file in files[: DAMAGES_SHOWN + 1]:
+    files = files_of(tmp_path / "journal")[-DAMAGES_SHOWN - 2 : -1]  # an entry is in each
+    for file in files:
         file.write_bytes(b"?" + file.read_bytes()[1:])
     findings = list(check_journal(settings))
     assert {finding.verdict for finding in findings} == {CheckStatus.FAILED}
-    assert findings[0].text == f"{files[0]}: its header is unreadable"
+    assert any(findings[0].text.startswith(f"{file}: ") for file in files)
+    assert "header is unreadable" in findings[0].text
     assert "A file of the journal is damaged" in findings[0].remedy
     assert findings[-1].text == "1 damaged part more"
 
@@ -144,7 +145,8 @@ class TestLooks:
         file.write_bytes(b"?" + file.read_bytes()[1:])
         disk.fail("open_existing", errno.ENOENT, times=2)
         (finding,) = check_journal(settings)
-        assert finding.text == f"{file}: its header is unreadable"
+        assert finding.text.startswith(f"{file}: ")
+        assert "header is unreadable" in finding.text
 
     @pytest.mark.parametrize("code", [errno.ENOENT, errno.EACCES])
     def test_what_cannot_be_read(self, settings: Settings, file: Path, disk: PackDisk, code: int) -> None:
