@@ -95,12 +95,11 @@ class TestJournal:
     async def test_a_program_that_knows_no_journal_finds_a_format_that_it_does_not_know(self, tmp_path: Path) -> None:
         for _ in range(2):
             async with opened(in_journal(tmp_path)) as ledger:
-                identity = await ledger.identity()
+                assert (await ledger.identity()).incarnation == 1
             for new_cluster_id in ("another", None):
                 with pytest.raises(LedgerCorrupt, match="is in the journal beside it"):
                     await SqliteLedger.open(tmp_path / "ledger.sqlite", new_cluster_id=new_cluster_id)
             (tmp_path / "ledger.sqlite").unlink()  # the next start makes it again
-        assert identity.incarnation == 1
 
     async def test_a_file_that_cannot_be_made_keeps_no_agent_from_starting(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
