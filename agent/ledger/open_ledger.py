@@ -200,7 +200,7 @@ def check_predecessor(file: Path) -> None:
     from coordinator.ledger.sqlite_schema import check_log
 
     check_regular(file)
-    if is_missing(file):
+    if is_missing(file) and file.parent.is_dir():
         check_log(file, is_each_commit_synced=False)
 
 

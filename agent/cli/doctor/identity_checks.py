@@ -36,6 +36,7 @@ from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMi
 from coordinator.ledger.sqlite import is_missing
 from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
+from storage.embedded.journal.open_journal import is_empty
 from storage.object_store import ObjectMissing, ObjectStore, StoreError
 from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, position_of_key
 
@@ -74,6 +75,8 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
         from agent.cli.offline import copied_journal
 
         check_predecessor(Path(url.path).parent / SQLITE_FILE)
+        if is_empty(Path(url.path)):
+            raise LedgerMissing(f"there is no journal {url.path}, or it is empty")
         return await stack.enter_async_context(copied_journal(Path(url.path)))
     assert isinstance(url, EtcdUrl), f"{url} is in memory"
     from coordinator.ledger.etcd.ledger import EtcdLedger

@@ -4,6 +4,7 @@ It checks headers. Payloads of the ledger are checked by `ledger_checks`, those 
 `penstock audit`.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +26,12 @@ DAMAGES_SHOWN = 5
 def check_journal(settings: Settings) -> Iterator[DoctorFinding]:
     """A finding for each damaged part; none where the ledger is in no journal, or there is none yet."""
     url = read_ledger_url(settings.ledger_url)
-    if not isinstance(url, JournalUrl) or is_empty(Path(url.path)):
+    if not isinstance(url, JournalUrl):
+        return
+    if os.path.lexists(url.path) and not os.path.isdir(url.path):
+        remedy = "move away what has its name, and bring back the journal"
+        yield _finding(CheckStatus.FAILED, f"{url.path} is no folder", remedy)
+    if is_empty(Path(url.path)):
         return
     try:
         damages, files_count = _damages(url.path)

@@ -71,6 +71,22 @@ async def test_where_there_is_none_yet(settings: Settings) -> None:
     assert (verdict, "are new" in text) == (CheckStatus.FINE, True)
 
 
+async def test_a_folder_that_is_a_file_is_reported_by_the_check_of_folders_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    values = {"ledger": f"journal://{tmp_path}/file/journal", "store": f"file://{tmp_path}/file/store"}
+    places = load_settings(CliCommand.AGENT, values, environment={})
+    assert list(check_journal(places)) == []
+    for findings in (check_ledger(places), check_identity(places), check_clock(places)):
+        assert CheckStatus.FAILED not in [verdict for verdict, _ in await all_of(findings)]
+    assert CheckStatus.FAILED in [finding.verdict for finding in check_machine(places) if "dir" in finding.name]
+
+
+def test_what_has_the_name_of_a_journal_and_is_no_folder(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "journal").touch()
+    (finding,) = check_journal(settings)
+    assert (finding.verdict, finding.text) == (CheckStatus.FAILED, f"{tmp_path}/journal is no folder")
+
+
 def test_another_ledger_is_in_none() -> None:
     memory = load_settings(CliCommand.AGENT, {"ledger": "memory:", "store": "memory:"}, environment={})
     assert list(check_journal(memory)) == []
