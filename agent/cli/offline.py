@@ -30,7 +30,7 @@ from storage.embedded.local_files import Files
 from storage.embedded.local_store import PACKS_FOLDER
 from storage.embedded.pack_opening import folder_fault
 from storage.embedded.packs import PackFolder
-from storage.object_store import ObjectMissing, StoreError
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 
 LEDGER_FILE = SQLITE_FILE
 UNUSED_CLUSTER_ID = "-"
@@ -54,23 +54,43 @@ async def read_ledger(data_dir: Path) -> Sequence[LedgerRecord]:
 
 def read_object(data_dir: Path, key: str) -> bytes | None:
     """An object of the embedded bucket; None where there is none. Raises `CommandFailed`."""
-    store = data_dir / "store"
+    file = data_dir / "store" / key
+    damaged: ObjectDamaged | None = None
     try:
-        if (store / key).is_file():
-            return (store / key).read_bytes()
-        try:
-            return JournalReader(str(data_dir / JOURNAL_FOLDER)).get(key)
-        except ObjectMissing:
-            pass  # the journal has none, or packs of before it have the object
-        fault = folder_fault(str(store / PACKS_FOLDER))
-        if fault:
-            raise CommandFailed(fault)
-        if not (store / PACKS_FOLDER).is_dir():
-            return None
-        packs = PackFolder(str(store / PACKS_FOLDER), new_nonce=SystemIds().new_uuid, is_durable=True, files=Files())
-        return packs.find(key)
+        if file.is_file():
+            return file.read_bytes()
+        for find in (_in_packs, _in_journal):
+            try:
+                content = find(data_dir, key)
+            except ObjectDamaged as error:
+                damaged = error  # it may be in the other one, whole
+            else:
+                if content is not None:
+                    return content
     except (OSError, StoreError) as error:
         raise CommandFailed(f"{key} cannot be read: {error}") from error
+    if damaged is not None:
+        raise CommandFailed(f"{key} cannot be read: {damaged}") from damaged
+    return None
+
+
+def _in_packs(data_dir: Path, key: str) -> bytes | None:
+    """An object in a pack; None where there is none. Raises `CommandFailed`, `StoreError`s and `OSError`."""
+    folder = data_dir / "store" / PACKS_FOLDER
+    fault = folder_fault(str(folder))
+    if fault:
+        raise CommandFailed(fault)
+    if not folder.is_dir():
+        return None
+    return PackFolder(str(folder), new_nonce=SystemIds().new_uuid, is_durable=True, files=Files()).find(key)
+
+
+def _in_journal(data_dir: Path, key: str) -> bytes | None:
+    """An object in a journal; None where there is none. Raises `StoreError`s."""
+    try:
+        return JournalReader(str(data_dir / JOURNAL_FOLDER)).get(key)
+    except ObjectMissing:
+        return None
 
 
 @asynccontextmanager

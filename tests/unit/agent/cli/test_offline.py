@@ -65,3 +65,13 @@ async def test_an_object_that_is_damaged_in_the_journal_is_none_that_is_missing(
     file.write_bytes(flipped(content, (content.index(b"intake/1/1") + 100) * 8))
     with pytest.raises(CommandFailed, match="intake/1/1 cannot be read"):
         read_object(tmp_path, "intake/1/1")
+    (tmp_path / "store" / ".packs").mkdir(parents=True)
+    plant_object(tmp_path / "store", "intake/1/1", b"of before")
+    assert read_object(tmp_path, "intake/1/1") == b"of before"
+
+
+def test_a_file_in_the_place_of_the_packs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".packs").touch()
+    with pytest.raises(CommandFailed, match="is no folder"):
+        read_object(tmp_path, "intake/1/1")
