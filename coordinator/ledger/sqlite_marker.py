@@ -43,6 +43,7 @@ def write_marker(path: Path, cluster_id: str) -> None:
         new.unlink(missing_ok=True)  # a start was cut off
         connection = sqlite3.connect(new, isolation_level=None)
         try:
+            connection.execute("PRAGMA journal_mode = MEMORY")  # no second file that a crash could leave
             connection.execute(f"PRAGMA user_version = {FORMAT_IN_JOURNAL}")
             create(connection, cluster_id, FORMAT_IN_JOURNAL)
         finally:
