@@ -20,6 +20,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerRecord, LedgerStart
 from coordinator.ledger.sqlite import SqliteLedger, check_regular, is_missing
 from coordinator.ledger.sqlite_log import LOG_HEADER_BYTES, log_of
+from coordinator.ledger.sqlite_marker import is_marker
 from coordinator.ledger.sqlite_schema import check_log
 from coordinator.state.state import ClusterState
 from protocol.limits import LEDGER_COPIES_MAX
@@ -33,6 +34,7 @@ from storage.embedded.packs import PackFolder
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 
 LEDGER_FILE = SQLITE_FILE
+JOURNAL_REMEDY = 'docs/operations/recovery.md, "The ledger in a journal is damaged"'
 UNUSED_CLUSTER_ID = "-"
 """Needed to open a ledger, and not used: the copy has an identity."""
 
@@ -97,6 +99,8 @@ def _in_journal(data_dir: Path, key: str) -> bytes | None:
 async def _ledger_of(data_dir: Path, *, is_durable: bool | None) -> AsyncIterator[Ledger]:
     """A copy of the ledger of a data folder. Errors of the ledger in the block are raised as `CommandFailed`."""
     journal = data_dir / JOURNAL_FOLDER
+    if is_empty(journal) and is_marker(data_dir / LEDGER_FILE):
+        raise CommandFailed(f"{journal} has the ledger, and does not exist, or is empty: {JOURNAL_REMEDY}")
     place = data_dir / LEDGER_FILE if is_empty(journal) else journal
     copied = copied_ledger(place, is_durable=is_durable) if is_empty(journal) else copied_journal(journal)
     try:

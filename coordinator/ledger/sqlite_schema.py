@@ -172,8 +172,7 @@ def read_identity(connection: sqlite3.Connection, path: Path, *, formats: Contai
     if format_version == FORMAT_IN_JOURNAL:
         raise LedgerCorrupt(
             f"{path} has no ledger: that is in the journal beside it, with the records that wait for the archive. Use "
-            f"the bucket that it has: penstock run without --store, or --ledger journal://{path.parent}/journal with "
-            "the bucket beside it"
+            "that: penstock run without --store, or --ledger journal:///PATH with the bucket beside it"
         )
     if format_version not in formats:
         raise LedgerCorrupt(

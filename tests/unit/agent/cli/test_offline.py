@@ -7,6 +7,7 @@ import pytest
 
 from agent.cli.failure import CommandFailed
 from agent.cli.offline import read_ledger, read_object, read_state
+from coordinator.ledger.sqlite_marker import write_marker
 from tests.support.agent.ledger_parts import running_parts
 from tests.support.commands.commands import create
 from tests.support.journal.journal_bytes import flipped
@@ -40,6 +41,12 @@ async def test_a_folder_without_a_ledger(tmp_path: Path) -> None:
         with pytest.raises(CommandFailed, match=r"there is no .*ledger\.sqlite"):
             await read_ledger(tmp_path)
         (tmp_path / "journal").mkdir(exist_ok=True)
+
+
+async def test_a_journal_that_is_gone_is_named(tmp_path: Path) -> None:
+    write_marker(tmp_path / "ledger.sqlite", "c")
+    with pytest.raises(CommandFailed, match=rf"{tmp_path}/journal has the ledger, and does not exist"):
+        await read_ledger(tmp_path)
 
 
 async def test_an_object_is_read_wherever_it_is(tmp_path: Path) -> None:
