@@ -14,7 +14,7 @@ from agent.cli.main import app
 from agent.components import run_agent
 from agent.config.settings import CliCommand, load_settings
 from coordinator.ledger.file_lock import lock_ledger
-from coordinator.ledger.port import LedgerCorrupt
+from coordinator.ledger.port import LedgerCorrupt, LedgerError, SessionHeld
 from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_marker import write_marker
 from storage.embedded.local_store import LocalStore
@@ -77,7 +77,7 @@ def in_journal(data_dir: Path) -> tuple[str, ...]:
     return "--ledger", f"journal://{data_dir}/journal", "--store", f"file://{data_dir}/store"
 
 
-def start_with_journal(data_dir: Path) -> LedgerCorrupt:
+def start_with_journal(data_dir: Path, kind: type[LedgerError] = LedgerCorrupt) -> LedgerError:
     """The error of an agent's start with a journal."""
     values = {
         "ledger": f"journal://{data_dir}/journal",
@@ -89,7 +89,7 @@ def start_with_journal(data_dir: Path) -> LedgerCorrupt:
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(run_agent(settings, lambda _: None))
     (error,) = raised.value.exceptions
-    assert isinstance(error, LedgerCorrupt)
+    assert isinstance(error, kind)
     return error
 
 
@@ -138,6 +138,13 @@ class TestWithJournal:
             code, output = invoke(*command, *in_journal(data_dir))
             assert (code != 0, "another" in output) == (True, True), (command, output)
         assert {name: content for name, content in contents(data_dir).items() if "checks" not in name} == before
+
+    def test_a_second_agent_names_the_first(self, tmp_path: Path) -> None:
+        lock = lock_ledger(tmp_path / "ledger.sqlite")
+        error = start_with_journal(tmp_path, SessionHeld)
+        lock.release()
+        assert f"process {os.getpid()} has the ledger" in str(error)
+        assert not (tmp_path / "journal").exists()
 
     def test_an_audit_beside_its_broker_says_what_to_do(self, data_dir: Path) -> None:
         lock = lock_ledger(data_dir / "ledger.sqlite")
