@@ -19,6 +19,7 @@ from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_marker import write_marker
 from storage.embedded.local_store import LocalStore
 from tests.support.agent.recovery_clusters import lived
+from tests.support.journal.journal_ledgers import an_intake_object, embedded_journal, entry
 from tests.support.ledger.operations import append_singly
 
 
@@ -138,6 +139,26 @@ class TestWithJournal:
             code, output = invoke(*command, *in_journal(data_dir))
             assert (code != 0, "another" in output) == (True, True), (command, output)
         assert {name: content for name, content in contents(data_dir).items() if "checks" not in name} == before
+
+    def test_a_dry_run_over_a_damaged_journal_reads_the_intake_in_it_and_changes_nothing(self, data_dir: Path) -> None:
+        async def use() -> None:
+            async with embedded_journal(data_dir / "journal", cluster="mine") as one:
+                session = await one.ledger.open_session("a")
+                for row in range(3):
+                    await one.ledger.append_with(session, entry(row, b"p" * 100), [an_intake_object(f"intake/{row}")])
+
+        asyncio.run(use())
+        (file,) = (data_dir / "journal").iterdir()
+        file.write_bytes(file.read_bytes().replace(b"ppp", b"ppq", 1))
+        before = contents(data_dir)
+        code, output = invoke("recover", "--dry-run", "--force", "--json", *in_journal(data_dir))
+        assert code == 0, output
+        report = json.loads(output)
+        assert report["incarnation"] == 2
+        assert "intake/0" in str(report["passed_over"]), report
+        code, output = invoke("audit", *in_journal(data_dir))
+        assert (code, "the journal is damaged" in output) == (1, True), output
+        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
 
     def test_a_second_agent_names_the_first(self, tmp_path: Path) -> None:
         lock = lock_ledger(tmp_path / "ledger.sqlite")
