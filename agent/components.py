@@ -42,7 +42,7 @@ from agent.http.open_port import open_http_port
 from agent.http.server import HttpServer
 from agent.ledger.bootstrap import LoadedState, load_state
 from agent.ledger.ledger_outages import with_outages_logged
-from agent.ledger.open_ledger import SQLITE_FILE, open_ledger
+from agent.ledger.open_ledger import SQLITE_FILE, check_predecessor, held_ledger, is_predecessor, open_ledger
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
@@ -127,6 +127,7 @@ async def _serve(
     reserves = _ledger_reserve(settings, clock)
     metrics.disk_full.set_function(lambda: reserves.is_full)
     async with (
+        held_ledger(settings),
         open_journal(settings, ids, damages=damages, reserves=reserves) as journal,
         open_ledger(settings, clock, ids, waits=waits, journal=journal) as opened,
         open_store(
@@ -222,10 +223,11 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids, waits: 
 
             is_lost = is_missing(Path(path))
         case JournalUrl(path=path):
-            from coordinator.ledger.sqlite import is_missing
             from storage.embedded.journal.open_journal import is_empty
 
-            is_lost = is_empty(Path(path)) and is_missing(Path(path).parent / SQLITE_FILE)
+            predecessor = Path(path).parent / SQLITE_FILE
+            check_predecessor(predecessor)
+            is_lost = is_empty(Path(path)) and not is_predecessor(predecessor)
         case _:
             is_lost = False
     if not is_lost:

@@ -40,6 +40,10 @@ class ObjectDamaged(StoreError):
     """The object is there and does not hold what the ledger says: nothing is served from it, and people must look."""
 
 
+class ObjectUnreadable(ObjectDamaged):
+    """The disk does not give back stored bytes. Another read may get them, or the disk is to be replaced."""
+
+
 def cut_short(key: str, actual_bytes: int, byte_first: int, byte_count: int) -> ObjectDamaged:
     """The error for a range that is not all in its object. Keys are written once, so it will never be."""
     return ObjectDamaged(f"{key} has {actual_bytes} of the {byte_count} bytes from byte {byte_first}: it was cut")

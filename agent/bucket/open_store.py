@@ -125,8 +125,10 @@ def _embedded_store(
             on_damage=damages.report,
             on_removed=damages.forget,
         )
-        stores.append(packs)
-        release_room.append(packs.release_room)
+        has_packs = journal is None or not is_writer or not packs.remove_if_empty()
+        if has_packs:
+            stores.append(packs)
+            release_room.append(packs.release_room)
     if journal is not None:
         from storage.decorators.succeeded import SucceededStore
         from storage.embedded.journal.store import JournalStore

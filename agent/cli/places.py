@@ -71,7 +71,7 @@ async def opened(
     """
     from agent.bucket.open_journal import open_journal
     from agent.bucket.open_store import open_store
-    from agent.ledger.open_ledger import open_ledger
+    from agent.ledger.open_ledger import before_takeover, held_ledger, open_ledger
     from agent.runtime.clock import SystemClock
     from agent.runtime.ids import SystemIds
     from agent.runtime.metrics import Metrics
@@ -79,8 +79,10 @@ async def opened(
     configure_logs("warning", settings.log_format)
     clock, ids = SystemClock(), SystemIds()
     try:
+        settings = before_takeover(settings)
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(COMMAND_OPEN_SECONDS_MAX):
+                await stack.enter_async_context(held_ledger(settings, is_writer=is_writer))
                 journal = await stack.enter_async_context(
                     open_journal(settings, ids, damages=damages, is_writer=is_writer)
                 )

@@ -67,8 +67,7 @@ class SqliteUrl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalUrl:
-    """An embedded ledger in a journal, which has the intake of an embedded store, too. Not for users yet: tools do not
-    read it."""
+    """An embedded ledger in a journal, which has the intake of an embedded store, too. Not the default yet."""
 
     path: str
 

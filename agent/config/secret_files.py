@@ -95,7 +95,9 @@ def _of_secure(files: SecureFiles | None) -> tuple[Path, ...]:
     """The ledger is among them: it has keys of users, and a data folder that was there before may be open to all."""
     if files is None:
         return ()
-    return files.password, files.properties, files.authority_key, files.key, files.data_dir / "ledger.sqlite"
+    # One in SQLite, one that was taken over, and the folder of a journal.
+    ledgers = (files.data_dir / name for name in ("ledger.sqlite", "ledger.sqlite.upgraded", "journal"))
+    return files.password, files.properties, files.authority_key, files.key, *ledgers
 
 
 def _has_secret(config_path: str, pairs: Mapping[str, str]) -> bool:

@@ -40,6 +40,7 @@ from coordinator.ledger.port import (
 from coordinator.state.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
+    JOURNAL_GROUP_BYTES_MAX,
     LEDGER_COMMANDS_QUEUED_MAX,
     LEDGER_ENTRY_BYTES_MAX,
     LEDGER_GROUP_BYTES_MAX,
@@ -57,6 +58,11 @@ from storage.object_store import ObjectToPut
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedForRoom(Rejected):
+    """There is no room for the object that the command names. Neither was put or appended."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Pending:
     command: Command
@@ -71,11 +77,18 @@ class _EntryGroup:
 
     group: list[_Pending] = field(default_factory=list)
     entries: list[LedgerEntry] = field(default_factory=list)
-    entries_bytes: int = 0
+    entry_bytes: int = 0
+    objects: list[ObjectToPut] = field(default_factory=list)
+    object_bytes: int = 0
 
-    @property
-    def objects(self) -> Sequence[ObjectToPut]:
-        return [pending.stored for pending in self.group if pending.stored is not None]
+    def add(self, pending: _Pending, entry: LedgerEntry) -> None:
+        """Add the next entry, and the object that its command names, if it names one."""
+        self.group.append(pending)
+        self.entries.append(entry)
+        self.entry_bytes += len(entry.payload)
+        if pending.stored is not None:
+            self.objects.append(pending.stored)
+            self.object_bytes += sum(map(len, pending.stored.parts))
 
 
 class LedgerWriter:
@@ -132,7 +145,7 @@ class LedgerWriter:
         a command that has no number yet is not appended then.
 
         stored: an object that the command names, and that is put by the same write (`takes_objects`). Where there is no
-            room for it, the command is `Rejected`, too.
+            room for it, the outcome is `RejectedForRoom`.
         """
         assert stored is None or self.takes_objects, "the ledger takes no objects"
         if len(self._queue) < LEDGER_COMMANDS_QUEUED_MAX:
@@ -347,25 +360,33 @@ class LedgerWriter:
         return group
 
     async def _append(self, group: list[_Pending]) -> None:
-        """Append a group, split where it exceeds what one revision may hold (safety rule S10)."""
-        part = _EntryGroup()
+        """Append a group, split where it exceeds what one append may hold (safety rule S10)."""
+        waiting = deque(group)
         time_ms = self._proposed_time()
-        for pending in group:
-            payload = self._payload(pending, time_ms)
-            if payload is None:
-                continue
-            if part.entries and part.entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
+        while waiting:
+            part = self._next_part(waiting, time_ms)
+            if part.entries:
                 await self._append_part(part)
-                part = _EntryGroup()
-            part.entries.append(LedgerEntry(number=self._number_next, payload=payload))
-            part.entries_bytes += len(payload)
-            part.group.append(pending)
-            self._apply_loop.expect(self.session, self._number_next, pending.future)
-            self._number_next += 1
-        if part.entries:
-            await self._append_part(part)
 
-    async def _append_part(self, part: "_EntryGroup") -> None:
+    def _next_part(self, waiting: deque[_Pending], time_ms: Milliseconds | None) -> _EntryGroup:
+        """The first of `waiting` that one append holds; these are taken out, with those that are `Rejected`."""
+        part = _EntryGroup()
+        # Renewals of the session and questions to the ledger wait for an append: of objects it has some, not all.
+        while waiting and part.object_bytes < JOURNAL_GROUP_BYTES_MAX:
+            pending = waiting[0]
+            # The entry's number is in it. A command that does not fit is encoded again for the next part: by then the
+            # number may be another one, because this part was rejected.
+            payload = self._payload(pending, time_ms)
+            if payload is not None:
+                if part.entries and part.entry_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
+                    break
+                self._apply_loop.expect(self.session, self._number_next, pending.future)
+                part.add(pending, LedgerEntry(number=self._number_next, payload=payload))
+                self._number_next += 1
+            waiting.popleft()
+        return part
+
+    async def _append_part(self, part: _EntryGroup) -> None:
         """Append what one revision holds. Where there is no room for its objects, append what has none."""
         try:
             await self._append_until_known(part.entries, part.objects)
@@ -376,7 +397,7 @@ class LedgerWriter:
                 self._apply_loop.expect_no_more(self.session, entry.number)
             for pending in part.group:
                 if pending.stored is not None and not pending.future.done():
-                    rejection = Rejected(error_code=ErrorCode.request_timed_out, reason=str(error))
+                    rejection = RejectedForRoom(error_code=ErrorCode.request_timed_out, reason=str(error))
                     pending.future.set_result(rejection)
             await self._append([pending for pending in part.group if pending.stored is None])
 

@@ -3,8 +3,10 @@
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.start_retries import once_there
 from agent.runtime.start_waits import StartNeed, StartWaits
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnsupported, NewerRules
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnavailable, NewerRules
 
 if TYPE_CHECKING:
     from coordinator.ledger.etcd.client import EtcdClient
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SQLITE_FILE = "ledger.sqlite"
-"""The embedded ledger in a data folder without a journal."""
+"""The embedded ledger in a data folder without a journal; a marker beside a journal."""
 
 
 class WhereMissing(Enum):
@@ -52,7 +54,8 @@ async def open_ledger(
     """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s.
 
     `waits`: those of an agent's start; None for another command. `journal`: the one that the settings name, if they do.
-    `is_recovery`: a damaged ledger in a journal, which cannot be moved away from the intake, is treated as missing.
+    `is_recovery`: a damaged ledger in a journal, which cannot be moved away from the intake, is treated as missing. The
+    ledger that is made in a journal then is begun by its first write.
     """
     new_cluster_id = ids.new_cluster_id()
     try:
@@ -87,8 +90,7 @@ async def _open_ledger(
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
             return await SqliteLedger.open(Path(path), new_cluster_id=new_cluster_id, is_durable=settings.is_durable)
         case JournalUrl(path=path):
-            if journal is None:
-                raise LedgerUnsupported(f"the ledger in the journal {path} is read by its agent alone, so far")
+            assert journal is not None, "a journal is opened before the ledger in it"
             return await _open_in_journal(settings, Path(path), journal, new_cluster_id, is_recovery=is_recovery)
         case MemoryUrl():
             if new_cluster_id is None:
@@ -102,12 +104,18 @@ async def _open_in_journal(
     settings: Settings, folder: Path, journal: "OpenJournal", new_cluster_id: str | None, *, is_recovery: bool
 ) -> Ledger:
     from coordinator.ledger.journal import JournalLedger
+    from coordinator.ledger.sqlite import is_missing
+    from storage.embedded.journal.open_journal import is_empty
 
     # A data folder of before there was a journal: it is taken over, once, by the agent that writes to it.
     predecessor = folder.parent / SQLITE_FILE
-    is_taken_over = new_cluster_id is not None and is_filled(predecessor)
+    check_predecessor(predecessor)
+    is_taken_over = new_cluster_id is not None and is_predecessor(predecessor)
+    begin_again = partial(JournalLedger.open, journal, new_cluster_id=new_cluster_id, is_begun_again=True)
+    if is_recovery and new_cluster_id is not None and not is_taken_over and is_empty(folder):
+        return await begin_again()
     try:
-        return await JournalLedger.open(
+        ledger = await JournalLedger.open(
             journal,
             new_cluster_id=new_cluster_id,
             predecessor=predecessor if is_taken_over else None,
@@ -121,12 +129,79 @@ async def _open_in_journal(
         if new_cluster_id is None:
             raise LedgerMissing(f"the ledger is damaged: {error}") from error
         log.warning("the ledger in the journal is damaged, and is begun again", extra={"reason": str(error)})
-        return await JournalLedger.open(journal, new_cluster_id=new_cluster_id, is_begun_again=True)
+        return await begin_again()
+    if new_cluster_id is not None and is_missing(predecessor):
+        await _mark(journal, predecessor, (await ledger.identity()).cluster_id)
+    return ledger
 
 
-def is_filled(file: Path) -> bool:
-    """Whether it is a regular file that is not empty."""
-    return file.is_file() and file.stat().st_size > 0
+async def _mark(journal: "OpenJournal", predecessor: Path, cluster_id: str) -> None:
+    """Let programs that know no journal find a ledger that they do not know."""
+    from coordinator.ledger.sqlite_marker import write_marker
+
+    with suppress(LedgerUnavailable):  # a full disk keeps no agent from starting; the next start makes the file
+        await journal.write(partial(write_marker, predecessor, cluster_id))
+
+
+@asynccontextmanager
+async def held_ledger(settings: Settings, *, is_writer: bool = True) -> AsyncIterator[None]:
+    """Hold the lock of the ledger in a journal that the settings name, for a block: before the journal is opened.
+
+    It is that of a ledger in SQLite, so programs that know no journal respect it, and it names its holder. Other
+    ledgers have locks of their own. `is_writer` makes the folder where it is missing. Raises `SessionHeld` and
+    `LedgerUnavailable`.
+    """
+    url = read_ledger_url(settings.ledger_url)
+    if not isinstance(url, JournalUrl):
+        yield
+        return
+    from coordinator.ledger.file_lock import lock_ledger
+
+    folder = Path(url.path).parent
+    if is_writer:
+        folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir():
+        yield
+        return
+    lock = lock_ledger(folder / SQLITE_FILE)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def before_takeover(settings: Settings) -> Settings:
+    """The settings that name the ledger that is there now, for a command that is no agent.
+
+    A journal takes over the ledger in SQLite beside it when an agent first starts with it. Until then they name that.
+    """
+    from storage.embedded.journal.open_journal import is_empty
+
+    url = read_ledger_url(settings.ledger_url)
+    if not isinstance(url, JournalUrl):
+        return settings
+    file = Path(url.path).parent / SQLITE_FILE
+    if not is_empty(Path(url.path)) or not is_predecessor(file):
+        return settings
+    return replace(settings, ledger_url=f"sqlite://{file}")
+
+
+def is_predecessor(file: Path) -> bool:
+    """Whether it is a regular file that is not empty, and no marker: the ledger of before there was a journal."""
+    from coordinator.ledger.sqlite_marker import is_marker
+
+    return file.is_file() and file.stat().st_size > 0 and not is_marker(file)
+
+
+def check_predecessor(file: Path) -> None:
+    """Raise `LedgerCorrupt` where something with the name of the former ledger is neither that nor missing: a pipe, a
+    folder, or a write-ahead log alone. It would be passed over, and a new cluster begun."""
+    from coordinator.ledger.sqlite import check_regular, is_missing
+    from coordinator.ledger.sqlite_schema import check_log
+
+    check_regular(file)
+    if is_missing(file) and file.parent.is_dir():
+        check_log(file, is_each_commit_synced=False)
 
 
 def _empty_ledger(cluster_id: str) -> Ledger:

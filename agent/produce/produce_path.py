@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, cast
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
 from agent.context import AgentContext
 from agent.ledger.entry_objects import UncommittedObjects
+from agent.ledger.ledger_writer import RejectedForRoom
 from agent.produce.commit_command import commit_command
 from agent.runtime.supervisor import begin_in
 from agent.runtime.yielding import inline_or_in_thread
@@ -335,6 +336,11 @@ class ProducePath:
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         outcome = future.result()
+        if isinstance(outcome, RejectedForRoom):
+            # As where a put fails for want of space: `agent.bucket.disk_reserve` logs the full disk once.
+            log.debug("there is no room for an intake object", extra={"key": intake.key, "reason": outcome.reason})
+            self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
+            return
         if not isinstance(outcome, ChunksCommitted):
             log.warning(
                 "the commit of an intake object was rejected; its producers get NOT_LEADER_OR_FOLLOWER and repeat",

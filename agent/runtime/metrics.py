@@ -285,7 +285,8 @@ class Metrics:
         )
         self.store_damaged_parts = self._gauge(
             "store_damaged_parts",
-            "Unreadable parts of the embedded store's packs, found since the start and kept. See penstock audit.",
+            "Unreadable parts of the embedded store's packs or journal, found since the start and kept. See penstock "
+            "audit.",
         )
         self.store_outage_seconds = self._gauge(
             "store_outage_seconds",

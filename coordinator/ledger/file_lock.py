@@ -9,6 +9,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from coordinator.ledger.port import LedgerUnavailable, SessionHeld
+
 
 class FileHeld(Exception):
     """Another process, or another part of this one, holds the file. `holder` is its process id where it is known."""
@@ -38,6 +40,20 @@ class FileLock:
     def release(self) -> None:
         """Let others hold the file. Called once."""
         os.close(self._descriptor)
+
+
+def lock_ledger(path: Path) -> FileLock:
+    """The lock of the ledger in the file `path`, or in the journal that has replaced it. The caller releases it.
+
+    Raises `SessionHeld` while another process has it open, and `LedgerUnavailable`.
+    """
+    try:
+        return FileLock(path.with_name(path.name + ".lock"))
+    except FileHeld as error:
+        holder = "another process" if error.holder is None else f"process {error.holder}"
+        raise SessionHeld(f"{holder} has the ledger {path} open: stop it, or use another data folder") from error
+    except OSError as error:
+        raise LedgerUnavailable(f"{path} cannot be opened ({error}): check that its folder exists") from error
 
 
 def _read_holder(descriptor: int) -> int | None:

@@ -3,9 +3,9 @@
 Rule: pure. The journal has a checksum of each record; what these hold beyond that shows whether one is missing. Groups
 count the appends, and name the newest state before them. Integers are little-endian.
 
-    group   position u64 | appends u64 | state u64 | session u64 | number of the first entry u64 | entries u32 |
-            payload bytes u32 for each entry | payloads
-    state   MessagePack of `StoredState`
+    group   format u8 | position u64 | appends u64 | state u64 | session u64 | number of the first entry u64 |
+            entries u32 | payload bytes u32 for each entry | payloads
+    state   format u8 | MessagePack of `StoredState`
 """
 
 import struct
@@ -20,13 +20,15 @@ from coordinator.ledger.port import (
     LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
+    NewerRules,
     SnapshotPointer,
     position_first,
 )
 from protocol.decoding import MsgpackDecoder, Undecodable
 from protocol.types import Position, SessionId
 
-_GROUP: Final = struct.Struct("<QQQQQI")
+FORMAT: Final = 1
+_GROUP: Final = struct.Struct("<BQQQQQI")
 _LENGTH_BYTES: Final = 4
 
 
@@ -129,28 +131,30 @@ def stored_pointer(pointer: SnapshotPointer) -> StoredPointer:
 
 
 def encode_state(state: StoredState) -> bytes:
-    return msgspec.msgpack.encode(state)
+    return bytes([FORMAT]) + msgspec.msgpack.encode(state)
 
 
 def decode_state(payload: bytes) -> StoredState:
-    """The state that `encode_state` was given. Raises `Undecodable`."""
-    return _state_decoder.decode(payload)
+    """The state that `encode_state` was given. Raises `Undecodable`, and `NewerRules` for a newer format."""
+    _check_format(payload)
+    return _state_decoder.decode(memoryview(payload)[1:])
 
 
 def encode_group(group: StoredGroup) -> Sequence[bytes]:
     """The bytes of a group, in parts that are not joined."""
     entries = group.entries
     head = _GROUP.pack(
-        group.position, group.appends_count, group.state_number, group.session, entries[0].number, len(entries)
+        FORMAT, group.position, group.appends_count, group.state_number, group.session, entries[0].number, len(entries)
     )
     lengths = struct.pack(f"<{len(entries)}I", *(len(entry.payload) for entry in entries))
     return [head, lengths, *(entry.payload for entry in entries)]
 
 
 def decode_group(payload: bytes) -> StoredGroup:
-    """The group that `encode_group` was given. Raises `Undecodable`."""
+    """The group that `encode_group` was given. Raises `Undecodable`, and `NewerRules` for a newer format."""
+    _check_format(payload)
     try:
-        position, appends_count, state_number, session, number_first, count = _GROUP.unpack_from(payload)
+        _, position, appends_count, state_number, session, number_first, count = _GROUP.unpack_from(payload)
         lengths: tuple[int, ...] = struct.unpack_from(f"<{count}I", payload, _GROUP.size)
     except struct.error as error:
         raise Undecodable(f"a group of entries ends within its header: {error}") from error
@@ -168,3 +172,14 @@ def decode_group(payload: bytes) -> StoredGroup:
         session=SessionId(session),
         entries=tuple(entries),
     )
+
+
+def _check_format(payload: bytes) -> None:
+    """Raise where a record has another format. Its checksum was right: a newer program has written a higher number."""
+    if not payload or payload[0] < FORMAT:
+        raise Undecodable(f"a record of the ledger begins with {payload[:1].hex() or 'nothing'} instead of its format")
+    if payload[0] > FORMAT:
+        raise NewerRules(
+            f"the ledger in the journal has format {payload[0]}, this program knows {FORMAT}: use the version that "
+            "wrote it"
+        )

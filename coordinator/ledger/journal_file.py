@@ -50,13 +50,15 @@ from protocol.types import Position, SessionId
 from storage.embedded.journal.format import RECORDS_PER_WRITE_MAX
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalContent, JournalEntry, LocationColumns, RecordLocation
-from storage.object_store import ObjectDamaged, ObjectToPut
+from storage.object_store import ObjectDamaged, ObjectToPut, ObjectUnreadable
 
 INCARNATION_FIRST: Final = 1
 _FULL_CODES: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+REVISIONS_PER_WRITE: Final = RECORDS_PER_WRITE_MAX - 1
+"""A ledger is taken over by one write, which has a state, too."""
 REMEDY: Final = (
     "do not remove it: the records that wait for the archive lie in it, too. "
-    'docs/operations/recovery.md, "The embedded ledger is damaged"'
+    'docs/operations/recovery.md, "The ledger in a journal is damaged"'
 )
 
 
@@ -64,9 +66,10 @@ class JournalLedgerFile:
     """The ledger in `journal`, which was opened and has `content`. Where there is none, that of a new cluster is begun.
 
     `predecessor`: what a ledger held that this one replaces, where it was not begun yet. `is_begun_again`: for a
-    recovery, whatever is there counts no more, and that of a new cluster is begun; objects stay. Raises `LedgerMissing`
-    where there is none and `new_cluster_id` is None, `LedgerCorrupt` where entries or states are missing or damaged,
-    and `LedgerUnavailable`.
+    recovery, that of a new cluster replaces whatever is there, by its first write; before, nothing is changed, and
+    objects stay. Without `new_cluster_id` and `predecessor` an existing ledger is only read: each change raises
+    `LedgerUnavailable`. Raises `LedgerMissing` where there is none, `LedgerCorrupt` where entries or states are missing
+    or damaged, `NewerRules` for a newer format, and `LedgerUnavailable`.
     """
 
     _state: StoredState
@@ -82,22 +85,32 @@ class JournalLedgerFile:
         is_begun_again: bool = False,
     ) -> None:
         self._journal = journal
+        self._is_read_only = new_cluster_id is None and predecessor is None
+        self._is_opening = True
         self._sessions = LiveSessions()
         self._groups = LocationColumns()
         """Where each group is that was not trimmed; the stamp of each is its position."""
         self._used_bytes = 0
         self._is_at_rest = False
         """Whether a state was written behind the newest group."""
+        self._replaced: JournalContent | None = None
+        """The contents that the first write of this ledger replaces, until that is done."""
+        self._is_settled = False
         with self._mapped_errors():
-            is_used = content.states or content.entries or content.damaged_write >= 0
-            if is_used and not is_begun_again:
+            is_used = content.states or content.entries or content.objects or content.damaged_write >= 0
+            if is_begun_again:
+                assert new_cluster_id is not None, "a ledger that is begun again has the name of a cluster"
+                self._replace(content, new_cluster_id)
+            elif is_used:
                 self._read(content)
             elif predecessor is not None:
                 self._take_over(content, predecessor)
             elif new_cluster_id is None:
-                raise LedgerMissing("the journal has no ledger: name the folder that an agent uses")
+                raise LedgerMissing("the journal does not exist, or is empty: name the folder that an agent uses")
             else:
-                self._begin(content, new_cluster_id)
+                self._replace(content, new_cluster_id)
+                self._write_state(self._state)
+        self._is_opening = False
 
     @property
     def identity(self) -> LedgerIdentity:
@@ -132,7 +145,9 @@ class JournalLedgerFile:
         """
         self._sessions.check(session)
         if not self._is_at_rest:
-            self._change()
+            # The session needs no write, and lives where none is possible: on a full disk, what frees space needs it.
+            with contextlib.suppress(LedgerUnavailable):
+                self._change()
 
     def is_session_ended(self, name: str, session: SessionId) -> bool:
         return self._sessions.is_ended(name, session)
@@ -168,6 +183,7 @@ class JournalLedgerFile:
             session=session,
             entries=tuple(entries),
         )
+        self._check_writable()
         with self._mapped_errors(has_objects=bool(objects)):
             stored = JournalEntry(parts=encode_group(group), stamp=group.position)
             written = self._journal.append(objects, entries=[stored])
@@ -257,6 +273,10 @@ class JournalLedgerFile:
         if self._state.is_fenced:
             raise being_recovered()
 
+    def _check_writable(self) -> None:
+        if self._is_read_only:
+            raise LedgerUnavailable("the ledger was opened for reading only")
+
     # Writing.
 
     def _change(self, **changes: object) -> None:
@@ -264,13 +284,23 @@ class JournalLedgerFile:
         self._write_state(msgspec.structs.replace(self._state, number=self._state.number + 1, **changes))
 
     def _write_state(self, state: StoredState) -> None:
+        self._check_writable()
         with self._mapped_errors():
+            if self._replaced is not None and not self._is_settled:
+                # Files of the former ledger are used again only once this one is durable.
+                self._journal.settle(self._replaced, released_write=-1, current_state=self._encoded_state)
+                self._is_settled = True
             self._journal.append(state=encode_state(state))
         self._state = state
         self._is_at_rest = True
+        if self._replaced is not None:
+            self._journal.release(self._replaced.write_next - 1)
+            self._journal.take_back_unneeded()
+            self._replaced = None
 
-    def _begin(self, content: JournalContent, cluster_id: str) -> None:
-        """Begin a ledger without entries, above everything that another one may have left in the journal."""
+    def _replace(self, content: JournalContent, cluster_id: str) -> None:
+        """A ledger without entries, above everything that another one may have left in the journal. It is begun by its
+        first write."""
         identity = LedgerIdentity(cluster_id=cluster_id, incarnation=INCARNATION_FIRST)
         last = max((entry.stamp for entry in content.entries), default=0)
         self._state = msgspec.structs.replace(
@@ -279,13 +309,13 @@ class JournalLedgerFile:
             position=last,
             trimmed=last,
         )
-        self._journal.settle(content, released_write=content.write_next - 1, current_state=self._encoded_state)
-        self._write_state(self._state)
+        self._replaced = content
+        self._is_at_rest = True
 
     def _take_over(self, content: JournalContent, predecessor: LedgerContents) -> None:
         """Begin with everything that another ledger held, by one write: all of it counts then, or nothing."""
         revisions = predecessor.revisions()
-        if len(revisions) >= RECORDS_PER_WRITE_MAX:
+        if len(revisions) > REVISIONS_PER_WRITE:
             raise LedgerUnsupported(
                 f"no snapshot covers {len(revisions)} appends of the ledger that is replaced: start the version that "
                 "wrote it once more, until it has taken a snapshot"
@@ -317,18 +347,18 @@ class JournalLedgerFile:
             self._add(location)
         self._is_at_rest = True
 
-    def holds(self, predecessor: LedgerContents) -> bool:
-        """Whether this is what `predecessor` held, and nothing has changed since."""
+    def contents(self) -> LedgerContents:
+        """Everything that is in the ledger."""
         state = self._state
-        same = (
-            (state.identity, predecessor.identity),
-            (state.snapshot, predecessor.pointer),
-            (state.head, predecessor.head),
-            ((state.position_last, state.trimmed), (predecessor.position_last, predecessor.trimmed)),
-            (state.is_fenced, predecessor.is_fenced),
-            (self.entries_above(Position(0)), list(predecessor.records)),
+        return LedgerContents(
+            identity=state.identity,
+            is_fenced=state.is_fenced,
+            position_last=state.position_last,
+            head=state.head,
+            trimmed=Position(state.trimmed),
+            pointer=state.snapshot,
+            records=self.entries_above(Position(0)),
         )
-        return all(here == there for here, there in same)
 
     def _add(self, location: RecordLocation) -> None:
         self._groups.append(location)
@@ -338,7 +368,8 @@ class JournalLedgerFile:
         """Forget the first groups, which were trimmed, and give back the files that are not needed any more."""
         if not count:
             return
-        released = self._groups[count - 1].write
+        first_kept = self._groups[count] if count < len(self._groups) else None
+        released = _released_write(self._groups[count - 1], first_kept)
         self._used_bytes -= sum(self._groups[row].payload_bytes for row in range(count))
         self._groups.drop(count)
         self._journal.release(released)
@@ -369,7 +400,10 @@ class JournalLedgerFile:
         if (behind[-1] if behind else newest).write < content.damaged_write:
             # Nothing behind the damage shows whether there was an entry: its offsets would be given to other records.
             raise _damaged("its ledger may lack its newest entries")
-        released_write = content.entries[trimmed_count - 1].write if trimmed_count else -1
+        released_write = -1
+        if trimmed_count:
+            first_kept = content.entries[trimmed_count] if trimmed_count < len(content.entries) else None
+            released_write = _released_write(content.entries[trimmed_count - 1], first_kept)
         self._journal.settle(content, released_write=released_write, current_state=self._encoded_state)
 
     def _read_groups(self, locations: Sequence[RecordLocation], *, is_older: bool) -> None:
@@ -413,6 +447,12 @@ class JournalLedgerFile:
         """
         try:
             yield
+        except ObjectUnreadable as error:
+            # A recovery begins a ledger again that cannot be opened. One that is open has its entries in memory: its
+            # agent goes on as in any outage, and the next snapshot covers what cannot be read.
+            if self._is_opening:
+                raise _damaged(str(error)) from error
+            raise LedgerUnavailable(f"the journal could not be read ({error}): check the disk") from error
         except (ObjectDamaged, Undecodable, FileNotFoundError) as error:
             raise _damaged(str(error)) from error
         except OSError as error:
@@ -426,6 +466,14 @@ class JournalLedgerFile:
 def _order(location: RecordLocation) -> tuple[int, int]:
     """The order of records in a journal: those of one write are in one file."""
     return location.write, location.record_first
+
+
+def _released_write(dropped: RecordLocation, first_kept: RecordLocation | None) -> int:
+    """The newest write of which no entry is needed. `dropped`: the newest entry that is not needed any more.
+
+    A ledger that was taken over has many groups in one write.
+    """
+    return dropped.write if first_kept is None else min(dropped.write, first_kept.write - 1)
 
 
 def _damaged(reason: str) -> LedgerCorrupt:

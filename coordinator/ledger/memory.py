@@ -10,9 +10,10 @@ from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import assert_never
+from typing import Self, assert_never
 
 from coordinator.ledger.append_rules import NewestGroup, check_group, is_next, position_of_repeat
+from coordinator.ledger.ledger_contents import LedgerContents
 from coordinator.ledger.port import (
     Fenced,
     Head,
@@ -80,6 +81,17 @@ class MemoryLedgerCore:
         self._newest: dict[SessionId, NewestGroup | None] = {}  # of live sessions
         self._delayed: list[_Delayed] = []
         self._is_fenced = False
+
+    @classmethod
+    def of(cls, contents: LedgerContents) -> Self:
+        """A copy of another ledger."""
+        core = cls()
+        core.identity, core.pointer, core.head = contents.identity, contents.pointer, contents.head
+        core._position_last, core._trimmed = contents.position_last, contents.trimmed
+        core._is_fenced = contents.is_fenced
+        core._revisions = [tuple(revision) for revision in contents.revisions()]
+        core._positions = [revision[0].position for revision in core._revisions]
+        return core
 
     @property
     def used_bytes(self) -> int:

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from coordinator.ledger.file_lock import FileHeld, FileLock
-from coordinator.ledger.port import LedgerCorrupt, LedgerMissing, LedgerUnavailable, SessionHeld
+from coordinator.ledger.file_lock import FileLock, lock_ledger
+from coordinator.ledger.port import LedgerCorrupt, LedgerMissing
 from coordinator.ledger.sqlite_file import LedgerFile
 from coordinator.ledger.sqlite_log import log_of
 from coordinator.ledger.threaded import Result, ThreadedLedger
@@ -85,21 +85,7 @@ def _open_file(
     opening = partial(
         LedgerFile, path, new_cluster_id=new_cluster_id, is_durable=is_durable, connection_type=connection_type
     )
-    return hold(path, opening)
-
-
-def hold(path: Path, opening: Callable[[], LedgerFile]) -> tuple[FileLock, LedgerFile]:
-    """The lock of a ledger's file, and the file, opened under it. The caller closes the one and releases the other.
-
-    Raises `SessionHeld` while another process has it open, `LedgerUnavailable`, and what `opening` raises.
-    """
-    try:
-        lock = FileLock(path.with_name(path.name + ".lock"))
-    except FileHeld as error:
-        holder = "another process" if error.holder is None else f"process {error.holder}"
-        raise SessionHeld(f"{holder} has the ledger {path} open: stop it, or use another data folder") from error
-    except OSError as error:
-        raise LedgerUnavailable(f"{path} cannot be opened ({error}): check that its folder exists") from error
+    lock = lock_ledger(path)
     try:
         return lock, opening()
     except BaseException:

@@ -20,6 +20,8 @@ APPLICATION_ID: Final = 0x50454E53
 """`PENS`: marks the file among SQLite databases."""
 FORMAT_VERSION: Final = 2
 FORMAT_WITHOUT_CHECKSUMS: Final = 1
+FORMAT_IN_JOURNAL: Final = 100
+"""The file has no ledger, which is in a journal beside it. No program reads this format."""
 FORMATS_WRITTEN: Final = frozenset({FORMAT_VERSION})
 FORMATS_READ: Final = frozenset({FORMAT_WITHOUT_CHECKSUMS, FORMAT_VERSION})
 NO_CHECKSUM: Final = -1
@@ -115,9 +117,9 @@ def check_log(path: Path, *, is_each_commit_synced: bool) -> None:
 def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: str) -> None:
     """An empty file becomes the ledger of a new cluster, in one transaction."""
     if _is_empty(connection):
-        _create(connection, new_cluster_id)
+        create(connection, new_cluster_id)
         for folder in path.resolve().parents:  # they may have been created for this file, and their names not synced
-            _sync_directory(folder)
+            sync_directory(folder)
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
@@ -167,6 +169,11 @@ def read_identity(connection: sqlite3.Connection, path: Path, *, formats: Contai
     if len(rows) != 1:
         raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
     cluster_id, incarnation, format_version, bucket_id = checked_row(rows[0], (str, int, int, str), path)
+    if format_version == FORMAT_IN_JOURNAL:
+        raise LedgerCorrupt(
+            f"{path} has no ledger: that is in the journal beside it, with the records that wait for the archive. Use "
+            "that: penstock run without --store, or --ledger journal:///PATH with the bucket beside it"
+        )
     if format_version not in formats:
         raise LedgerCorrupt(
             f"{path} has format {format_version}, this program knows {FORMAT_VERSION}: use the version that wrote it"
@@ -221,13 +228,14 @@ def _is_empty(connection: sqlite3.Connection) -> bool:
     return connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone() is None
 
 
-def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
+def create(connection: sqlite3.Connection, cluster_id: str, format_version: int = FORMAT_VERSION) -> None:
+    """Make the tables of a new cluster's ledger in an empty file, in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         for statement in _TABLES:
             connection.execute(statement)
-        connection.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
+        connection.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (cluster_id, INCARNATION_FIRST, format_version))
         connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
         connection.execute("COMMIT")
     finally:
@@ -251,7 +259,7 @@ def _sync_log(path: Path) -> None:
         os.close(descriptor)
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     """Make the names in a folder durable. One that this process may not open was not made by it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,20 +1,21 @@
 """Takes over the ledger of a SQLite file into a journal, once, all or nothing.
 
-Rule: the journal gets everything by one write. Then the file is renamed: no program takes it for the ledger any more.
-A crash in between leaves two ledgers that hold the same, and the next start goes on. Two that differ are rejected: of
-them somebody has to say which one is right.
+Rule: the journal gets everything by one write. Then the file gets another name, and a marker stands in its place
+(`coordinator.ledger.sqlite_marker`): no program takes it for the ledger any more. A crash in between leaves two ledgers
+that hold the same, and the next start goes on. Two that differ are rejected: of them somebody has to say which one is
+right.
 """
 
 import os
-from functools import partial
 from pathlib import Path
 from typing import Final
 
-from coordinator.ledger.journal_file import JournalLedgerFile
+from coordinator.ledger.journal_file import REVISIONS_PER_WRITE, JournalLedgerFile
 from coordinator.ledger.port import LedgerCorrupt, LedgerUnavailable
-from coordinator.ledger.sqlite import hold
 from coordinator.ledger.sqlite_file import LedgerFile
 from coordinator.ledger.sqlite_log import log_of
+from coordinator.ledger.sqlite_marker import write_marker
+from coordinator.ledger.sqlite_schema import sync_directory
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalContent
 
@@ -26,39 +27,39 @@ _UNUSED_CLUSTER_ID: Final = "-"
 def take_over(journal: Journal, content: JournalContent, path: Path, *, is_durable: bool) -> JournalLedgerFile:
     """The ledger in `journal`, which gets what the SQLite file `path` holds, unless it has it.
 
-    Blocking. Raises `SessionHeld` while another process has the file open, `LedgerCorrupt` where the file is damaged or
-    the journal holds something else, and `LedgerUnavailable`.
+    Blocking; the caller holds the ledger's lock (`coordinator.ledger.file_lock`). Raises `SessionHeld` where another
+    process has the file open all the same, `LedgerCorrupt` where the file is damaged or the journal holds something
+    else, and `LedgerUnavailable`.
     """
     upgraded = path.with_name(path.name + UPGRADED_SUFFIX)
-    if upgraded.exists():
+    if upgraded.exists() and not upgraded.samefile(path):
         raise LedgerCorrupt(f"{upgraded} was taken over before, and here is another {path.name}: move one of them away")
-    lock, file = hold(path, partial(LedgerFile, path, new_cluster_id=_UNUSED_CLUSTER_ID, is_durable=is_durable))
+    file = LedgerFile(path, new_cluster_id=_UNUSED_CLUSTER_ID, is_durable=is_durable)
     try:
-        try:
-            contents = file.contents()
-        finally:
-            file.close()  # moves the write-ahead log into the file, and removes it
-        ledger = JournalLedgerFile(journal, content, new_cluster_id=None, predecessor=contents)
-        if not ledger.holds(contents):
-            raise LedgerCorrupt(
-                f"the journal holds another ledger than {path}: move away the one that is not this cluster's newest, "
-                "and nothing else"
-            )
-        _rename(path, upgraded)
+        contents = file.contents().with_newest(REVISIONS_PER_WRITE)
     finally:
-        lock.release()
+        file.close()  # moves the write-ahead log into the file, and removes it
+    ledger = JournalLedgerFile(journal, content, new_cluster_id=None, predecessor=contents)
+    if ledger.contents() != contents:
+        raise LedgerCorrupt(
+            f"the journal holds another ledger than {path}: move away the one that is not this cluster's newest, "
+            "and nothing else"
+        )
+    _replace(path, upgraded, contents.identity.cluster_id)
     return ledger
 
 
-def _rename(path: Path, upgraded: Path) -> None:
+def _replace(path: Path, upgraded: Path, cluster_id: str) -> None:
+    """Give the file the name `upgraded`, and put a marker in its place."""
     if log_of(path).exists():
         raise LedgerUnavailable(f"{log_of(path)} is left although its file was closed: start again")
     try:
-        path.rename(upgraded)
-        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if not upgraded.exists():
+            try:
+                os.link(path, upgraded)  # so that there is a file of either name at any time
+            except OSError:
+                path.rename(upgraded)  # on a file system without such links
+        sync_directory(path.parent)
     except OSError as error:
         raise LedgerUnavailable(f"{path} was taken over and cannot be renamed ({error}): check its folder") from error
+    write_marker(path, cluster_id)

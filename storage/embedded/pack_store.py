@@ -171,6 +171,13 @@ class PackStore:
             self._newest = None
             self._readers.submit(self._packs.take_back, pack)
 
+    def remove_if_empty(self) -> bool:
+        """Remove the folder where nothing is in it, and nothing may be in it that cannot be read; the store is closed
+        then. Called by a writer before anything else."""
+        is_removed = not self._index and not self._packs.has_gaps and self._packs.remove()
+        self._is_closed |= is_removed
+        return is_removed
+
     async def server_time_ms(self) -> int | None:
         """None: a directory has no clock but this machine's."""
         return None

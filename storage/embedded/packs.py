@@ -215,6 +215,16 @@ class PackFolder:
         for number in dropped:
             self._remove(number)
 
+    def remove(self) -> bool:
+        """Remove the folder, which has no objects, instead of `close`. False where something else is in it."""
+        self.drop_spares()
+        try:
+            os.rmdir(self._folder)
+        except OSError:
+            return False
+        self.close()
+        return True
+
     def close(self) -> None:
         self._end_pack(is_last=True)
         if self._held >= 0:

@@ -81,16 +81,18 @@ class LiveAgent:
 
 @contextmanager
 def running(data: Path, folder: Path, name: str) -> Iterator[LiveAgent | str]:
-    """An agent over a data folder; what it said, where it does not serve."""
+    """An agent over a data folder with packs and SQLite; what it said, where it does not serve."""
     options = {
+        "name": "broker",
+        "ledger": f"sqlite://{data}/ledger.sqlite",
+        "store": f"file://{data}/store",
         "listen": "127.0.0.1:0",
         "http": "127.0.0.1:0",
-        "data-dir": str(data),
         "gc-min-age-s": "1",
         "archive-interval-s": "3600",
         "snapshot-entries": "10",
     }
-    command = [str(PENSTOCK), "run", *(f"--{option}={value}" for option, value in options.items())]
+    command = [str(PENSTOCK), "agent", *(f"--{option}={value}" for option, value in options.items())]
     with Process(command, folder, name=name) as process:
         yield agent_of(process)
 

@@ -20,7 +20,6 @@ from obstore.store import S3Store
 from protocol.limits import TABLE_COPIES_KEPT
 from storage.refs import TAIL_KEY, version_of_copy
 from tests.faults.load import Load, consume_all
-from tests.support.journal.journal_keys import journal_keys
 from tests.support.lake.bucket_listing import local_bucket
 from tests.support.ports import free_port
 from tests.support.services.local_services import Minio, Penstock, PenstockFactory
@@ -104,7 +103,7 @@ def test_embedded_broker_killed_under_load(penstock: PenstockFactory, tmp_path: 
     bucket = local_bucket(data / "store")
 
     def start() -> Penstock:
-        return penstock(data=data, listen=listen, options=OPTIONS)
+        return penstock(data=data, listen=listen, options=OPTIONS, has_journal=False)
 
     kill_again_and_again(start, bucket.keys, rounds=rounds, seed=1)
 
@@ -119,10 +118,7 @@ def test_embedded_broker_with_a_journal_killed_under_load(
     def start() -> Penstock:
         return penstock(data=data, listen=listen, options=OPTIONS, has_journal=True)
 
-    def listing() -> set[str]:
-        return bucket.keys() | journal_keys(data / "journal")
-
-    kill_again_and_again(start, listing, rounds=rounds, seed=3)
+    kill_again_and_again(start, bucket.keys, rounds=rounds, seed=3)
 
 
 @pytest.mark.parametrize("rounds", ROUNDS[1:])

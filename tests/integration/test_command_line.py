@@ -254,7 +254,7 @@ def test_the_doctor_is_content_with_the_ports_of_the_agent_that_it_is_asked_abou
 
 
 def test_a_folder_is_audited_once_its_broker_has_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
-    broker = penstock()
+    broker = penstock(has_journal=False)
     run("produce", "orders", "--value", "one", server=broker.http)
     running = pipe("audit", "--data-dir", str(broker.data), server="-")
     assert running.returncode == 1
@@ -312,7 +312,7 @@ def test_the_doctor_does_not_wait_long_for_a_store_that_is_not_there(tmp_path: P
 
 
 def test_a_ledger_is_not_started_on_a_bucket_that_lacks_its_objects(penstock: PenstockFactory, tmp_path: Path) -> None:
-    broker = penstock()
+    broker = penstock(has_journal=False)
     run("produce", "orders", "--value", "one", server=broker.http)
     assert broker.process.stop() == 0
     other = tmp_path / "other"

@@ -12,11 +12,12 @@ from agent.cli.clients.security import ClientSecurity
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.cli.offline import LEDGER_FILE, read_state
-from agent.config.addresses import FileUrl, SqliteUrl, read_ledger_url, read_store_url
+from agent.config.addresses import FileUrl, JournalUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.config.settings import Settings
 from agent.ledger.clock_check import REMEDY, verdict_text
 from agent.ledger.clock_trust import ClockTrust
 from agent.runtime.clock import SystemClock
+from storage.embedded.journal.opening import JOURNAL_FOLDER
 
 
 async def check_clock(settings: Settings, security: ClientSecurity | None = None) -> AsyncIterator[DoctorFinding]:
@@ -25,7 +26,7 @@ async def check_clock(settings: Settings, security: ClientSecurity | None = None
     `security`: how a running agent is asked, if not without a user.
     """
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
-    if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl):
+    if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl | JournalUrl):
         return
     try:
         running = agent_of(settings, security)
@@ -36,7 +37,7 @@ async def check_clock(settings: Settings, security: ClientSecurity | None = None
         yield _finding(text or "the running broker believes it", is_believed=not text)
         return
     file = Path(ledger.path)
-    if file.name != LEDGER_FILE:
+    if file.name not in (LEDGER_FILE, JOURNAL_FOLDER):
         return
     clock = SystemClock()
     try:

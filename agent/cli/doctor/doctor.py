@@ -1,7 +1,7 @@
 """`penstock doctor`: checks whether an agent with these settings can run on this machine.
 
 Each finding that is not fine has a remedy. The checks are in `machine_checks`, `certificate_checks`, `secret_checks`,
-`pack_checks`, `ledger_checks`, `bucket_checks` and `clock_checks`; where ledger and bucket are fine,
+`pack_checks`, `journal_checks`, `ledger_checks`, `bucket_checks` and `clock_checks`; where ledger and bucket are fine,
 `identity_checks` compares the two. Exit code 1 where a check failed.
 """
 
@@ -28,10 +28,12 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
     from agent.cli.doctor.certificate_checks import check_certificates
     from agent.cli.doctor.clock_checks import check_clock
     from agent.cli.doctor.identity_checks import check_identity
+    from agent.cli.doctor.journal_checks import check_journal
     from agent.cli.doctor.ledger_checks import check_ledger
     from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding, check_machine
     from agent.cli.doctor.pack_checks import check_packs
     from agent.cli.doctor.secret_checks import check_secret_files
+    from agent.ledger.open_ledger import before_takeover
 
     is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
     try:
@@ -39,6 +41,7 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
 
+    settings = before_takeover(settings)
     security = _security(command_config)
     failed = 0
 
@@ -54,6 +57,7 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
         *check_certificates(settings),
         *check_secret_files(settings),
         *check_packs(settings),
+        *check_journal(settings),
     ):
         show(finding)
 

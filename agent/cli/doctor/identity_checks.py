@@ -27,15 +27,16 @@ from agent.config.addresses import (
     with_agent_name,
 )
 from agent.config.settings import Settings
-from agent.ledger.open_ledger import etcd_client
+from agent.ledger.open_ledger import SQLITE_FILE, check_predecessor, etcd_client
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import Endpoint
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, LedgerUnsupported, NewerRules
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing, NewerRules
 from coordinator.ledger.sqlite import is_missing
 from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
+from storage.embedded.journal.open_journal import is_empty
 from storage.object_store import ObjectMissing, ObjectStore, StoreError
 from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, position_of_key
 
@@ -71,7 +72,12 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
 
         return await stack.enter_async_context(copied_ledger(_existing_file(url.path), is_durable=settings.is_durable))
     if isinstance(url, JournalUrl):
-        raise LedgerUnsupported(f"the ledger in the journal {url.path} is read by its agent alone, so far")
+        from agent.cli.offline import copied_journal
+
+        check_predecessor(Path(url.path).parent / SQLITE_FILE)
+        if is_empty(Path(url.path)):
+            raise LedgerMissing(f"there is no journal {url.path}, or it is empty")
+        return await stack.enter_async_context(copied_journal(Path(url.path)))
     assert isinstance(url, EtcdUrl), f"{url} is in memory"
     from coordinator.ledger.etcd.ledger import EtcdLedger
 

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.cli.output import bytes_text
-from agent.config.addresses import EtcdUrl, HostPort, SqliteUrl, read_ledger_url
+from agent.config.addresses import EtcdUrl, HostPort, JournalUrl, SqliteUrl, read_ledger_url
 from agent.config.settings import Settings
 from agent.ledger.open_ledger import etcd_client
 from agent.runtime.clock import SystemClock
 from coordinator.ledger.port import UNREADABLE, LedgerCorrupt, LedgerError
 from coordinator.ledger.sqlite import is_missing
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT
+from storage.embedded.journal.open_journal import is_empty
 
 if TYPE_CHECKING:
     from coordinator.ledger.etcd.client import EtcdClient
@@ -34,6 +35,8 @@ async def check_ledger(settings: Settings) -> AsyncIterator[DoctorFinding]:
     url = read_ledger_url(settings.ledger_url)
     if isinstance(url, SqliteUrl) and not is_missing(Path(url.path)):
         yield await _file(Path(url.path), is_durable=settings.is_durable)
+    if isinstance(url, JournalUrl) and not is_empty(Path(url.path)):
+        yield await _journal(Path(url.path))
     if not isinstance(url, EtcdUrl):
         return
     from coordinator.ledger.etcd.keys import EtcdKeys
@@ -74,6 +77,19 @@ async def _file(file: Path, *, is_durable: bool) -> DoctorFinding:
     except (LedgerError, CommandFailed) as error:
         return _finding(CheckStatus.FAILED, str(error), 'docs/operations/recovery.md, "The embedded ledger is damaged"')
     return _finding(CheckStatus.FINE, f"{file} and its write-ahead log are intact: {count} entries")
+
+
+async def _journal(folder: Path) -> DoctorFinding:
+    """The check of an embedded ledger in a journal, which a broker may have open: reads every entry."""
+    from agent.cli.offline import copied_journal
+
+    try:
+        async with copied_journal(folder) as ledger:
+            count = len(await ledger.untrimmed_entries())
+    except LedgerError as error:
+        remedy = 'docs/operations/recovery.md, "The ledger in a journal is damaged"'
+        return _finding(CheckStatus.FAILED, str(error), remedy)
+    return _finding(CheckStatus.FINE, f"the ledger in {folder} is intact: {count} entries")
 
 
 async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> DoctorFinding:

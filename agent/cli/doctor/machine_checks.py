@@ -18,7 +18,7 @@ from agent.cli.clients.running_agent import AgentHidden, RunningAgent, agent_of
 from agent.cli.clients.security import ClientSecurity
 from agent.cli.output import bytes_text
 from agent.cli.reasons import addresses
-from agent.config.addresses import FileUrl, HostPort, SqliteUrl, read_ledger_url, read_store_url
+from agent.config.addresses import FileUrl, HostPort, JournalUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
 from agent.runtime.clock import SystemClock
@@ -137,7 +137,7 @@ def _folders(settings: Settings) -> Iterator[DoctorFinding]:
     """The checks of the folders of embedded ledger and store, and of each of their file systems."""
     folders: dict[Path, str] = {}
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
-    if isinstance(ledger, SqliteUrl):
+    if isinstance(ledger, SqliteUrl | JournalUrl):
         folder = Path(ledger.path).parent
         folders[folder] = "data dir" if folder == settings.data_dir else "ledger dir"
     if isinstance(store, FileUrl):
@@ -153,7 +153,8 @@ def _folders(settings: Settings) -> Iterator[DoctorFinding]:
         if file_system not in file_systems and finding.verdict is CheckStatus.FINE:
             file_systems.add(file_system)
             yield _free_space(_existing(path), name)
-            yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
+            syncs = "one of these" if isinstance(ledger, JournalUrl) else "two of these"
+            yield _fsync_finding(milliseconds, syncs, is_durable=settings.is_durable)
         checked.add(_existing(path))
 
 
@@ -182,7 +183,8 @@ def _free_space(folder: Path, name: str) -> DoctorFinding:
     )
 
 
-def _fsync_finding(milliseconds: float, *, is_durable: bool) -> DoctorFinding:
+def _fsync_finding(milliseconds: float, syncs: str, *, is_durable: bool) -> DoctorFinding:
+    """The finding about an fsync's time. `syncs`: how many of them an acknowledgement waits for."""
     text = f"{milliseconds:.2f} ms"
     if not is_durable:
         remedy = "a power failure can lose acknowledged records: remove --no-fsync where that matters"
@@ -190,7 +192,7 @@ def _fsync_finding(milliseconds: float, *, is_durable: bool) -> DoctorFinding:
             name="fsync", verdict=CheckStatus.DOUBTFUL, text=f"{text}, but switched off", remedy=remedy
         )
     if milliseconds > FSYNC_SLOW_MS:
-        remedy = "use a faster disk: every acknowledgement waits for two of these"
+        remedy = f"use a faster disk: every acknowledgement waits for {syncs}"
         return DoctorFinding(name="fsync", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
     if milliseconds < FSYNC_UNBELIEVABLE_MS:
         remedy = "use a disk that waits for its medium: this is memory, or caches writes; a power failure loses records"

@@ -137,7 +137,7 @@ def _has_client_certificate(security: ListenerSecurity) -> bool:
 
 def durability_text(settings: Settings) -> str:
     """The failures that an acknowledged record survives with these settings."""
-    is_ledger_embedded = settings.ledger_url.startswith("sqlite:")
+    is_ledger_embedded = settings.ledger_url.startswith(("sqlite:", "journal:"))
     is_store_embedded = settings.store_url.startswith("file:")
     if "memory:" in (settings.ledger_url, settings.store_url):
         return "none: data is gone when this process ends"

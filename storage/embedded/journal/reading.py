@@ -16,7 +16,7 @@ from storage.embedded.journal.records import FileFate, JournalFile, RecordLocati
 from storage.embedded.journal.scan import file_header
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
-from storage.object_store import ObjectDamaged
+from storage.object_store import ObjectDamaged, ObjectUnreadable
 
 
 class RecordReader:
@@ -65,7 +65,7 @@ class RecordReader:
         if unreadable is not None:
             location.file.raise_fate(FileFate.KEEP)
             first, end, reason = unreadable
-            raise ObjectDamaged(f"{name}: bytes {first} to {end} of {path} cannot be read: {reason}")
+            raise ObjectUnreadable(f"{name}: bytes {first} to {end} of {path} cannot be read: {reason}")
         if len(content) != byte_count:
             raise ObjectDamaged(f"{name}: {path} ends within it")
         if byte_count == location.payload_bytes and crc32c(content) != location.payload_crc:

@@ -60,7 +60,7 @@ class Sample:
     @property
     def tail(self) -> PackedObject:
         (place,) = (place for key, place in local_bucket(self.folder).objects().items() if INTAKE.fullmatch(key))
-        assert place is not None, "the intake of an embedded store lies in packs"
+        assert isinstance(place, PackedObject), "the intake of this broker lies in packs"
         return place
 
     @property
@@ -74,7 +74,9 @@ class Sample:
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sample]:
     with ExitStack() as stack:
-        broker = PenstockFactory(folder=tmp_path_factory.mktemp("broker"), stack=stack)(options=AT_ONCE)
+        broker = PenstockFactory(folder=tmp_path_factory.mktemp("broker"), stack=stack)(
+            options=AT_ONCE, has_journal=False
+        )
         folder = broker.data / "store"
         store = local_bucket(folder)
         create_topic(broker.bootstrap, TOPIC, 1)

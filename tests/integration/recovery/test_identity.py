@@ -137,13 +137,13 @@ def test_the_doctor_says_whether_ledger_and_bucket_name_each_other(clusters: Clu
 
 
 def test_the_doctor_finds_a_ledger_that_is_an_older_copy_or_gone(penstock: PenstockFactory, tmp_path: Path) -> None:
-    broker = penstock()
+    broker = penstock(has_journal=False)
     assert broker.process.stop() == 0
     older = tmp_path / "older.sqlite"
     shutil.copy2(broker.data / "ledger.sqlite", older)
     reached = broker.data / "store" / "ledger" / "reached"
     before = set(reached.glob("*"))
-    broker = penstock(data=broker.data)
+    broker = penstock(data=broker.data, has_journal=False)
 
     def asked() -> tuple[int, str]:
         command: list[str | Path] = [PENSTOCK, "doctor", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]

@@ -1,9 +1,11 @@
 """A data folder with packs and a ledger in SQLite that a broker with a journal takes over, with all its records."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from coordinator.ledger.sqlite_marker import is_marker
 from storage.embedded.journal.opening import JournalFiles
 from storage.embedded.local_files import Files
 from tests.support.cluster.recovery import consume, produce
@@ -21,7 +23,7 @@ def values(first: int, end: int) -> list[bytes]:
 
 def test_records_of_before_are_read_and_further_ones_follow_them(penstock: PenstockFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    before = penstock(data=data, options=OPTIONS)
+    before = penstock(data=data, options=OPTIONS, has_journal=False)
     produce(before, "t", values(0, 50))
     assert before.process.stop() == 0
 
@@ -35,7 +37,8 @@ def test_records_of_before_are_read_and_further_ones_follow_them(penstock: Penst
     assert consume(after, "t", 90) == values(0, 90)
     assert after.process.stop() == 0
     assert (data / "ledger.sqlite.upgraded").exists()
-    assert not (data / "ledger.sqlite").exists()
+    assert is_marker(data / "ledger.sqlite")
+    assert not (data / "store" / ".packs").exists() or any((data / "store" / ".packs").iterdir())
 
 
 def test_a_damaged_ledger_is_recovered_in_its_journal(penstock: PenstockFactory, tmp_path: Path) -> None:
@@ -64,6 +67,27 @@ def damage_an_entry(folder: Path) -> None:
     location = opened.content.entries[-5]
     path = folder / f"{location.file.number:016x}.journal"
     path.write_bytes(flipped(path.read_bytes(), (location.payload_first + 60) * 8))
+
+
+def test_tools_read_a_journal_beside_its_broker(penstock: PenstockFactory, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = penstock(data=data, options=OPTIONS, has_journal=True)
+    produce(broker, "t", values(0, 20))
+
+    def run(*command: str, code: int = 0) -> str:
+        with Process([PENSTOCK, *command], tmp_path, name=command[0]) as process:
+            assert process.wait_ended() == code, process.stderr
+            return process.stderr if code else process.stdout
+
+    in_folder = ("--data-dir", str(data), "--json")
+    assert json.loads(run("inspect", "state", *in_folder))["topics"] >= 1
+    objects = json.loads(run("inspect", "objects", *in_folder))["objects"]
+    assert json.loads(run("inspect", "object", objects[0]["key"], *in_folder))["file"] == objects[0]["key"]
+    places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+    checked = run("doctor", *places, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    assert "ledger and bucket name each other" in checked
+    assert f"process {broker.process.pid} has the ledger" in run("recover", "--force", *places, code=1)
+    assert consume(broker, "t", 20) == values(0, 20)
 
 
 def test_an_audit_reads_a_journal_whose_broker_is_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:

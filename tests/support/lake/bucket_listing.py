@@ -1,10 +1,10 @@
 """What a bucket holds, found out without the agent: which offsets stand where, and what else is there.
 
 Rule: neither ledger nor index is looked at, nor anything that stores, plans, archives or cleans. Parquet is read by
-pyarrow, packs and intake objects by their own format alone. An intake object does not say its offsets (the ledger gives
-them): those of a partition follow on its archive, in the order of the objects' keys, which is that of the commits of
-one agent. A batch that was refused, being a repeat, would count as a second copy: tests see to it that nothing is sent
-twice.
+pyarrow, packs and intake objects by their own format alone, a journal as its next start would read it. An intake object
+does not say its offsets (the ledger gives them): those of a partition follow on its archive, in the order of the
+objects' keys, which is that of the commits of one agent. A batch that was refused, being a repeat, would count as a
+second copy: tests see to it that nothing is sent twice.
 """
 
 import re
@@ -21,6 +21,8 @@ from pyarrow import fs
 
 from protocol.records.batch import check_crc, walk_batches
 from storage.chunk_format import check_chunk, check_header, describe_object
+from storage.embedded.journal.records import RecordLocation
+from tests.support.journal.journal_keys import journal_objects, read_from_journal
 from tests.support.lake.flight_events import Headers, LogHash, PartitionHash
 from tests.support.packs.pack_files import PACK_FILE, PackedObject, live_objects, read_packed
 from tests.support.records.plain_records import read_batches
@@ -71,22 +73,28 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ListedBucket:
-    """Objects that are files, and those in packs, whoever wrote them."""
+    """Objects that are files, and those in packs and in a journal, whoever wrote them."""
 
     files: fs.FileSystem
+    journal: Path | None = None
+    """The folder of a journal that has the intake, if it is there."""
 
     def keys(self) -> set[str]:
         return set(self.objects())
 
-    def objects(self) -> dict[str, PackedObject | None]:
+    def objects(self) -> dict[str, PackedObject | RecordLocation | None]:
         """By key where an object lies; None: in a file of its own."""
         found = self.files.get_file_info(fs.FileSelector("", recursive=True, allow_not_found=True))
         files = {info.path for info in found if info.type == fs.FileType.File}
         own = {key: None for key in files if not PACK_FILE.fullmatch(key)}
-        return {**own, **live_objects(self.files, files)}
+        in_journal = {} if self.journal is None else journal_objects(self.journal)
+        return {**own, **live_objects(self.files, files), **in_journal}
 
-    def read(self, key: str, place: PackedObject | None) -> bytes:
-        """The object, as `objects` has told. Raises `PackDamaged`."""
+    def read(self, key: str, place: PackedObject | RecordLocation | None) -> bytes:
+        """The object, as `objects` has told. Raises `PackDamaged`, and `ObjectDamaged` for one in the journal."""
+        if isinstance(place, RecordLocation):
+            assert self.journal is not None
+            return read_from_journal(self.journal, key, place)
         if place is not None:
             return read_packed(self.files, place)
         with self.files.open_input_file(key) as file:
@@ -95,8 +103,8 @@ class ListedBucket:
 
 
 def local_bucket(folder: Path) -> ListedBucket:
-    """The bucket of an embedded store, `store/` in the data folder."""
-    return ListedBucket(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
+    """The bucket of an embedded store, `store/` in the data folder, and the journal beside it."""
+    return ListedBucket(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()), folder.parent / "journal")
 
 
 def minio_bucket(minio: Minio, name: str) -> ListedBucket:

@@ -1,6 +1,8 @@
 """Ledger and intake of one journal, opened by the settings of an agent."""
 
 import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,13 @@ from agent.bucket.open_journal import open_journal
 from agent.bucket.open_store import open_store
 from agent.bucket.store_damages import StoreDamages
 from agent.config.settings import CliCommand, Settings, load_settings
-from agent.ledger.open_ledger import open_ledger
+from agent.ledger.open_ledger import WhereMissing, open_ledger
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull, LedgerUnsupported
 from storage.embedded.local_files import Files
-from storage.object_store import ObjectToPut
+from storage.object_store import ObjectStore, ObjectToPut
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.journal.journal_files import files_of
 
@@ -42,6 +44,50 @@ async def test_objects_that_the_ledger_puts_are_in_the_store(tmp_path: Path) -> 
         await store.put("lake/1", [b"a file of its own"])
         assert (tmp_path / "store" / "lake" / "1").exists()
         assert not (tmp_path / "store" / ".packs").exists()
+
+
+@asynccontextmanager
+async def opened_store(places: Settings, *, is_writer: bool = True) -> AsyncIterator[ObjectStore]:
+    clock, ids = SystemClock(), SystemIds()
+    async with (
+        open_journal(places, ids, damages=StoreDamages(), is_writer=is_writer) as journal,
+        open_ledger(places, clock, ids, WhereMissing.SUBSTITUTED, journal=journal),
+        open_store(places, clock, ids, Metrics(), is_writer=is_writer, journal=journal) as store,
+    ):
+        yield store
+
+
+class TestPacks:
+    """The intake of a data folder that had no journal."""
+
+    async def test_their_folder_goes_once_nothing_is_in_it(self, tmp_path: Path) -> None:
+        async with opened_store(settings(tmp_path, f"sqlite://{tmp_path}/ledger.sqlite")) as store:
+            await store.put("intake/1/0", [b"of before"])
+        packs = tmp_path / "store" / ".packs"
+        places = settings(tmp_path, f"journal://{tmp_path}/journal")
+        (tmp_path / "journal").mkdir()
+        async with opened_store(places) as store:
+            assert await store.get("intake/1/0") == b"of before"
+            await store.delete(["intake/1/0"])
+        assert packs.exists()
+        async with opened_store(places, is_writer=False) as store:
+            assert [meta async for meta in store.list("intake/")] == []
+        assert packs.exists()
+        async with opened_store(places) as store:
+            assert [meta async for meta in store.list("intake/")] == []
+            assert not packs.exists()
+        async with opened_store(places):
+            assert not packs.exists()
+
+    @pytest.mark.parametrize("name", ["0123456789abcdef.pack", "somebody's"])
+    async def test_it_stays_where_something_in_it_is_not_known(self, tmp_path: Path, name: str) -> None:
+        packs = tmp_path / "store" / ".packs"
+        packs.mkdir(parents=True)
+        (packs / name).write_bytes(b"x" * 5_000)
+        (tmp_path / "journal").mkdir()
+        async with opened_store(settings(tmp_path, f"journal://{tmp_path}/journal")) as store:
+            assert [meta async for meta in store.list("intake/")] == []
+        assert (packs / name).exists()
 
 
 async def test_another_ledger_has_no_journal(tmp_path: Path) -> None:

@@ -20,6 +20,25 @@ def test_a_part_is_logged_and_listed_once_however_often_it_is_read(caplog: pytes
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
+@pytest.mark.parametrize(
+    ("file", "name", "section"),
+    [
+        ("1.pack", "a pack of the embedded store", "A pack of the embedded store is damaged"),
+        ("1.journal", "a file of the journal", "A file of the journal is damaged"),
+    ],
+)
+def test_each_kind_of_file_has_its_name_and_its_page(
+    caplog: pytest.LogCaptureFixture, file: str, name: str, section: str
+) -> None:
+    damages = StoreDamages()
+    damages.report(StoreDamage(file=file, detail="torn", is_certain=False))
+    damages.report(StoreDamage(file=file, detail="damaged"))
+    torn, damaged = (record.getMessage() for record in caplog.records)
+    assert torn.startswith(f"{name} ends in an incomplete write")
+    assert damaged.startswith(f"{name} is damaged")
+    assert damaged.endswith(f'docs/operations/damage.md, "{section}"')
+
+
 def test_what_a_crash_may_have_torn_is_logged_and_no_damage(caplog: pytest.LogCaptureFixture) -> None:
     damages = StoreDamages()
     damages.report(StoreDamage(file="1.pack", detail="it ends at byte 40", is_certain=False))

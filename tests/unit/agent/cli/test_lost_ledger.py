@@ -13,9 +13,14 @@ from typer.testing import CliRunner
 from agent.cli.main import app
 from agent.components import run_agent
 from agent.config.settings import CliCommand, load_settings
-from coordinator.ledger.port import LedgerCorrupt
+from coordinator.ledger.file_lock import lock_ledger
+from coordinator.ledger.port import LedgerCorrupt, LedgerError, SessionHeld
+from coordinator.ledger.sqlite import SqliteLedger
+from coordinator.ledger.sqlite_marker import write_marker
 from storage.embedded.local_store import LocalStore
 from tests.support.agent.recovery_clusters import lived
+from tests.support.journal.journal_ledgers import an_intake_object, embedded_journal, entry
+from tests.support.ledger.operations import append_singly
 
 
 @pytest.fixture
@@ -69,14 +74,14 @@ class TestLost:
         assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
 
 
-@pytest.mark.parametrize("has_folder", [False, True])
-def test_a_start_without_its_journal_refuses_and_changes_nothing(data_dir: Path, has_folder: bool) -> None:
-    journal = data_dir / "journal"
-    if has_folder:
-        journal.mkdir()
-    before = contents(data_dir)
+def in_journal(data_dir: Path) -> tuple[str, ...]:
+    return "--ledger", f"journal://{data_dir}/journal", "--store", f"file://{data_dir}/store"
+
+
+def start_with_journal(data_dir: Path, kind: type[LedgerError] = LedgerCorrupt) -> LedgerError:
+    """The error of an agent's start with a journal."""
     values = {
-        "ledger": f"journal://{journal}",
+        "ledger": f"journal://{data_dir}/journal",
         "store": f"file://{data_dir}/store",
         "listen": ["127.0.0.1:0"],
         "http": "127.0.0.1:0",
@@ -85,8 +90,88 @@ def test_a_start_without_its_journal_refuses_and_changes_nothing(data_dir: Path,
     with pytest.raises(ExceptionGroup) as raised:
         asyncio.run(run_agent(settings, lambda _: None))
     (error,) = raised.value.exceptions
-    assert isinstance(error, LedgerCorrupt)
-    assert contents(data_dir) == before
+    assert isinstance(error, kind)
+    return error
+
+
+class TestWithJournal:
+    @pytest.mark.parametrize("has_marker", [False, True])
+    @pytest.mark.parametrize("has_folder", [False, True])
+    def test_a_start_without_its_journal_refuses_and_changes_nothing(
+        self, data_dir: Path, has_folder: bool, has_marker: bool
+    ) -> None:
+        if has_folder:
+            (data_dir / "journal").mkdir()
+        if has_marker:
+            write_marker(data_dir / "ledger.sqlite", "c")
+        before = contents(data_dir)
+        assert "there is no ledger" in str(start_with_journal(data_dir))
+        assert contents(data_dir) == before
+
+    @pytest.mark.timeout(60)
+    @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
+    def test_what_has_the_name_of_the_former_ledger_is_neither_that_nor_missing(
+        self, data_dir: Path, make: Callable[[Path], None]
+    ) -> None:
+        make(data_dir / "ledger.sqlite")
+        assert "no regular file" in str(start_with_journal(data_dir))
+        assert not (data_dir / "journal").exists()
+        for command in (("recover", "--dry-run", "--force"), ("audit",), ("doctor",), ("recover", "--force")):
+            code, output = invoke(*command, *in_journal(data_dir))
+            assert (code != 0, "no regular file" in output) == (True, True), output
+
+    def test_a_recovery_that_may_not_begin_leaves_no_ledger(self, data_dir: Path) -> None:
+        (data_dir / "store" / "cluster.json").unlink()
+        before = contents(data_dir)
+        code, output = invoke("recover", "--force", *in_journal(data_dir))
+        assert (code != 0, "belongs to no cluster" in output) == (True, True), output
+        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
+
+    def test_before_the_first_start_the_ledger_in_sqlite_is_read(self, data_dir: Path) -> None:
+        async def use() -> None:
+            ledger = await SqliteLedger.open(data_dir / "ledger.sqlite", new_cluster_id="another")
+            await append_singly(ledger, await ledger.open_session("a"), 1)
+            await ledger.close()
+
+        asyncio.run(use())
+        before = contents(data_dir)
+        for command in (("audit",), ("audit", "--repair"), ("recover", "--dry-run", "--force"), ("recover", "--force")):
+            code, output = invoke(*command, *in_journal(data_dir))
+            assert (code != 0, "another" in output) == (True, True), (command, output)
+        assert {name: content for name, content in contents(data_dir).items() if "checks" not in name} == before
+
+    def test_a_dry_run_over_a_damaged_journal_reads_the_intake_in_it_and_changes_nothing(self, data_dir: Path) -> None:
+        async def use() -> None:
+            async with embedded_journal(data_dir / "journal", cluster="mine") as one:
+                session = await one.ledger.open_session("a")
+                for row in range(3):
+                    await one.ledger.append_with(session, entry(row, b"p" * 100), [an_intake_object(f"intake/{row}")])
+
+        asyncio.run(use())
+        (file,) = (data_dir / "journal").iterdir()
+        file.write_bytes(file.read_bytes().replace(b"ppp", b"ppq", 1))
+        before = contents(data_dir)
+        code, output = invoke("recover", "--dry-run", "--force", "--json", *in_journal(data_dir))
+        assert code == 0, output
+        report = json.loads(output)
+        assert report["incarnation"] == 2
+        assert "intake/0" in str(report["passed_over"]), report
+        code, output = invoke("audit", *in_journal(data_dir))
+        assert (code, "the journal is damaged" in output) == (1, True), output
+        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
+
+    def test_a_second_agent_names_the_first(self, tmp_path: Path) -> None:
+        lock = lock_ledger(tmp_path / "ledger.sqlite")
+        error = start_with_journal(tmp_path, SessionHeld)
+        lock.release()
+        assert f"process {os.getpid()} has the ledger" in str(error)
+        assert not (tmp_path / "journal").exists()
+
+    def test_an_audit_beside_its_broker_says_what_to_do(self, data_dir: Path) -> None:
+        lock = lock_ledger(data_dir / "ledger.sqlite")
+        code, output = invoke("audit", *in_journal(data_dir))
+        lock.release()
+        assert (code, "or let it do the audit" in output) == (1, True), output
 
 
 @pytest.mark.timeout(60)

@@ -83,4 +83,6 @@ def test_secure_names_the_files_that_it_creates_and_the_ledger(tmp_path: Path) -
         "admin.password",
         "admin.properties",
         "ledger.sqlite",
+        "ledger.sqlite.upgraded",
+        "journal",
     }

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from agent.produce.produce_path import ProducePath
 from protocol.errors import ErrorCode
 from protocol.limits import CHEAP_OBJECT_BYTES_TARGET
@@ -95,10 +97,12 @@ async def test_what_is_not_admitted_is_neither_put_nor_committed() -> None:
         await joint.path.drain()
 
 
-async def test_what_finds_no_room_is_answered_with_an_error_that_clients_repeat_after() -> None:
+async def test_what_finds_no_room_is_answered_as_by_a_store_that_is_full(caplog: pytest.LogCaptureFixture) -> None:
+    """The leader is the right one. `agent.bucket.disk_reserve` logs the full disk, once."""
     async with joint_paths() as joint:
         joint.ledger.room_bytes = 10
-        assert (await joint.add().settled).error_code is ErrorCode.not_leader_or_follower
+        assert (await joint.add().settled).error_code is ErrorCode.request_timed_out
+        assert caplog.records == []
         joint.ledger.room_bytes = 1 << 20
         assert (await joint.add().settled).base_offset == 0
         await joint.path.drain()

@@ -1,5 +1,7 @@
 """The bytes of a ledger in a journal."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -13,7 +15,15 @@ from coordinator.ledger.journal_codec import (
     first_state,
     stored_pointer,
 )
-from coordinator.ledger.port import Head, LedgerEntry, LedgerIdentity, LedgerRecord, SnapshotPointer, position_first
+from coordinator.ledger.port import (
+    Head,
+    LedgerEntry,
+    LedgerIdentity,
+    LedgerRecord,
+    NewerRules,
+    SnapshotPointer,
+    position_first,
+)
 from protocol.decoding import Undecodable
 from protocol.types import Position, SessionId
 
@@ -31,7 +41,8 @@ POINTER = SnapshotPointer(position=Position(9), object_key="k", appends_count=8,
 class TestGroup:
     def test_it_has_literal_bytes(self) -> None:
         numbers = (0x0102, 3, 4, 5, 6)
-        literal = b"".join(number.to_bytes(8, "little") for number in numbers) + b"\x02\0\0\0\x03\0\0\0\0\0\0\0six"
+        lengths = b"\x02\0\0\0\x03\0\0\0\0\0\0\0"
+        literal = b"\x01" + b"".join(number.to_bytes(8, "little") for number in numbers) + lengths + b"six"
         assert b"".join(encode_group(GROUP)) == literal
         assert decode_group(literal) == GROUP
 
@@ -87,10 +98,25 @@ class TestState:
             "is_fenced": False,
             "pointer": {"position": 9, "object_key": "k", "appends_count": 8, "digest": b"\x00d"},
         }
-        assert encode_state(state) == msgspec.msgpack.encode(literal)
-        assert decode_state(msgspec.msgpack.encode(literal)) == state
+        assert encode_state(state) == b"\x01" + msgspec.msgpack.encode(literal)
+        assert decode_state(b"\x01" + msgspec.msgpack.encode(literal)) == state
 
-    def test_what_a_newer_program_wrote_is_not_passed_over(self) -> None:
-        stored = msgspec.msgpack.decode(encode_state(first_state(IDENTITY, POINTER, number=1)))
+    def test_a_field_that_this_format_lacks_is_not_passed_over(self) -> None:
+        stored = msgspec.msgpack.decode(encode_state(first_state(IDENTITY, POINTER, number=1))[1:])
         with pytest.raises(Undecodable):
-            decode_state(msgspec.msgpack.encode({**stored, "more": 1}))
+            decode_state(b"\x01" + msgspec.msgpack.encode({**stored, "more": 1}))
+
+
+class TestFormat:
+    """A newer program's records are no damage: a recovery would begin the ledger again."""
+
+    @pytest.mark.parametrize("decode", [decode_group, decode_state])
+    def test_what_a_newer_program_wrote_says_so(self, decode: Callable[[bytes], object]) -> None:
+        with pytest.raises(NewerRules, match="format 2, this program knows 1: use the version that wrote it"):
+            decode(b"\x02what it means is not known here")
+
+    @pytest.mark.parametrize("decode", [decode_group, decode_state])
+    @pytest.mark.parametrize("payload", [b"", b"\0"])
+    def test_a_record_without_a_format_is_damaged(self, decode: Callable[[bytes], object], payload: bytes) -> None:
+        with pytest.raises(Undecodable, match="instead of its format"):
+            decode(payload)
