@@ -207,6 +207,8 @@ class TestSettling:
         disk.drops_pages = True
         with opened_journal(folder, disk) as user:
             (location,) = user.append("a").objects
+            user.append("b", payload=LARGE)
+            user.append("c")
             disk.fail("sync_data", errno.EIO)
             with pytest.raises(OSError, match="Input/output"):
                 user.journal.mark_dead([location])
