@@ -319,9 +319,9 @@ class Journal:
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
             if file.is_open_ended and self._may_mark_end(file):
-                has_successor = behind is not None and behind.file.has_writes
+                successor = behind.file.own_number if behind and behind.file.has_writes else NO_SUCCESSOR
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
-                    self._mark_end(descriptor, file, behind.file.own_number if has_successor else NO_SUCCESSOR)
+                    self._mark_end(descriptor, file, successor)
 
     # Appending.
 
