@@ -20,6 +20,7 @@ from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TAR
 from storage.embedded.journal.folder import JournalFolder
 from storage.embedded.journal.format import (
     DEAD,
+    LIVE,
     NO_SUCCESSOR,
     RECORD_HEADER_BYTES,
     RECORDS_FIRST,
@@ -190,12 +191,20 @@ class Journal:
         for file, marked in by_file.items():
             with self.records.opened(file, is_writing=True) as descriptor:
                 self.records.check_nonce(descriptor, file)
-                for location in marked:
-                    self._files.write_at(descriptor, [DEAD], location.record_first + STATE_POSITION)
-                if self._is_durable:
-                    self._files.sync_data(descriptor)
+                try:
+                    self._write_states(descriptor, marked, DEAD)
+                    if self._is_durable:
+                        self._files.sync_data(descriptor)
+                except OSError:
+                    with suppress(OSError):  # the sync may have dropped the marks, and a start would still read them
+                        self._write_states(descriptor, marked, LIVE)
+                    raise
             with self._lock:
                 file.objects_live -= len(marked)
+
+    def _write_states(self, descriptor: int, locations: Sequence[RecordLocation], state: bytes) -> None:
+        for location in locations:
+            self._files.write_at(descriptor, [state], location.record_first + STATE_POSITION)
 
     def release(self, write: int) -> None:
         """Entries of this write and of earlier ones are not needed any more, and a state that says so is durable."""
@@ -310,9 +319,9 @@ class Journal:
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
             if file.is_open_ended and self._may_mark_end(file):
-                has_successor = behind is not None and behind.file.has_writes
+                successor = behind.file.own_number if behind and behind.file.has_writes else NO_SUCCESSOR
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
-                    self._mark_end(descriptor, file, behind.file.own_number if has_successor else NO_SUCCESSOR)
+                    self._mark_end(descriptor, file, successor)
 
     # Appending.
 

@@ -7,7 +7,7 @@ renamed is read by its own header. Judgement: `storage.embedded.journal.scan`.
 import errno
 import os
 import re
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,7 +33,7 @@ from storage.embedded.journal.records import (
     RecordLocation,
     location_of,
 )
-from storage.embedded.journal.scan import FileScan, LocatedRecord, file_header, judge, scan_file
+from storage.embedded.journal.scan import FileScan, LocatedRecord, Read, file_header, judge, scan_file
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import StoreMisconfigured
@@ -157,8 +157,10 @@ class JournalFiles:
             with self._opened(number) as held:
                 header = file_header(held.read)
                 content = held.read(RECORDS_FIRST + 1, 0)
+                if header is not None and header.format != FORMAT:
+                    reason = f"has format {header.format}, this program knows {FORMAT}: use the version that wrote it"
+                    raise StoreMisconfigured(f"{self.path(number)} {reason}")
                 if header is not None:
-                    self._check_format(number, header)
                     headers[number] = header
                 elif held.stretches or len(content) > RECORDS_FIRST or any(content):
                     self._unreadable.append(number)
@@ -173,7 +175,7 @@ class JournalFiles:
         return {number: headers[number] for number in originals.values()}
 
     def _scan(self, held: ReadableBytes, number: int, header: FileHeader) -> FileScan:
-        scan = scan_file(HeaderReads(held.read))
+        scan = scan_file(_reading_ahead(held.read))
         # For a reader beside the broker: its next use would look like damage.
         if scan is None or not header == scan.header == file_header(held.read):
             raise FileNotFoundError(errno.ENOENT, "it was used again meanwhile", self.path(number))
@@ -245,13 +247,6 @@ class JournalFiles:
             opened.file.objects_live = len(opened.objects)
             opened.file.entry_write_last = opened.entries[-1].write if opened.entries else -1
 
-    def _check_format(self, number: int, header: FileHeader) -> None:
-        if header.format != FORMAT:
-            raise StoreMisconfigured(
-                f"{self.path(number)} has format {header.format}, this program knows {FORMAT}: use the version that "
-                "wrote it"
-            )
-
     def _report(self, number: int, detail: str, *, is_certain: bool = True) -> None:
         self._on_damage(StoreDamage(file=self.path(number), detail=detail, is_certain=is_certain))
 
@@ -268,20 +263,17 @@ class JournalFiles:
             self._files.close(descriptor)
 
 
-class HeaderReads:
+def _reading_ahead(read: Read) -> Read:
     """Reads of headers that lie close together, with one call of the system for some of them."""
+    first, block = 0, b""
 
-    def __init__(self, read: Callable[[int, int], bytes]) -> None:
-        self._read = read
-        self._first = 0
-        self._block = b""
+    def read_headers(byte_count: int, position: int) -> bytes:
+        nonlocal first, block
+        if position < first or position + byte_count > first + len(block):
+            first, block = position, read(max(byte_count, _AHEAD_BYTES), position)
+        return block[position - first : position - first + byte_count]
 
-    def __call__(self, byte_count: int, position: int) -> bytes:
-        """Up to so many bytes, from a position of the file; fewer at its end."""
-        start = position - self._first
-        if start < 0 or start + byte_count > len(self._block):
-            self._first, self._block, start = position, self._read(max(byte_count, _AHEAD_BYTES), position), 0
-        return self._block[start : start + byte_count]
+    return read_headers
 
 
 def _number(entry: os.DirEntry[str]) -> int:

@@ -202,6 +202,23 @@ class TestSettling:
             assert user.objects().keys() == {"b", "c"}
             assert not user.content.objects["b"].file.is_open_ended
 
+    def test_a_mark_whose_sync_failed_is_believed_by_no_start(self, folder: Path, tmp_path: Path) -> None:
+        disk = PackDisk()
+        disk.drops_pages = True
+        with opened_journal(folder, disk) as user:
+            (location,) = user.append("a").objects
+            user.append("b", payload=LARGE)
+            user.append("c")
+            disk.fail("sync_data", errno.EIO)
+            with pytest.raises(OSError, match="Input/output"):
+                user.journal.mark_dead([location])
+            disk.kill()
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            before = user.objects().keys()
+            restored = disk.restore(folder, tmp_path / "restored" / "journal")
+        with opened_journal(restored, nonce_first=100) as user:
+            assert user.objects().keys() == before
+
     def test_so_it_is_in_a_file_that_is_set_aside(self, folder: Path, tmp_path: Path) -> None:
         disk = PackDisk()
         with opened_journal(folder, disk) as user:
