@@ -7,6 +7,7 @@ power: of what was written it keeps what was synced, and nothing else.
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,6 +37,8 @@ class LostPower(Files):
         """Contents by inode."""
         self.names: dict[str, dict[str, int]] = {}
         """Inodes by name, by directory."""
+        self._lock = threading.Lock()
+        """Of two syncs of a directory at once, the later list of names is the one that stays."""
 
     def sync_file(self, descriptor: int) -> None:
         super().sync_file(descriptor)
@@ -43,7 +46,8 @@ class LostPower(Files):
 
     def sync_directory(self, path: str) -> None:
         super().sync_directory(path)
-        self.names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
+        with self._lock:
+            self.names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
 
     def after_power_loss(self, root: Path, key: str) -> bytes | None:
         """The object as the next start finds it; None where its name is gone."""
