@@ -124,5 +124,5 @@ def test_s9_a_broker_whose_ledger_file_is_gone_gets_its_records_back(penstock: P
     assert (told["is_carried_out"], told["incarnation"], told["missing"], told["damaged"]) == (True, 2, [], [])
     (topic,) = told["topics"]
     assert topic["records"] == len(values)
-    again = penstock(data=broker.data, has_journal=False)
+    again = penstock(data=broker.data)  # with the ledger where the recovery has made it
     assert sorted(consume(again, topic["topic"], len(values)), key=int) == values
