@@ -69,6 +69,14 @@ def test_the_base_timestamp_of_each_batch_is_checked() -> None:
         run.decode()
 
 
+def test_the_bad_record_is_named() -> None:
+    run = BatchRun()
+    for batch in (hand_made(), hand_made(records=RECORD_A + RECORD_A), hand_made()):
+        run.add(batch, read_header(batch))
+    with pytest.raises(InvalidBatch, match="record 1 of 2: offset"):
+        run.decode()
+
+
 def test_a_count_beyond_the_bytes() -> None:
     with pytest.raises(InvalidBatch, match="1000 records in"):
         BatchRun().add(hand_made(), read_header(hand_made())._replace(record_count=1_000))
