@@ -21,6 +21,7 @@ from coordinator.commands.commands import (
     CreateTopic,
     Proposal,
     RaiseRules,
+    Rejected,
     StartSession,
 )
 from coordinator.commands.rules import RULES_NEWEST
@@ -79,15 +80,17 @@ def commit(
 class Applier:
     """A state with one session and one topic."""
 
-    def __init__(self) -> None:
+    def __init__(self, partitions: int = PARTITIONS) -> None:
         self.state = ClusterState.empty("bench", 1)
         self.number = 0
         self.apply(StartSession(name="a", node_id=1, endpoints=(), zone=None, rules_version=RULES_NEWEST))
         self.apply(RaiseRules(rules_version=RULES_NEWEST))
-        self.apply(CreateTopic(name="t", topic_id=TOPIC, partition_count=PARTITIONS, configs=()))
+        self.apply(CreateTopic(name="t", topic_id=TOPIC, partition_count=partitions, configs=()))
 
     def apply(self, command: Command) -> None:
-        apply_proposal(self.state, SESSION, self.number, Proposal(time_ms=Milliseconds(self.number), command=command))
+        proposal = Proposal(time_ms=Milliseconds(self.number), command=command)
+        _, outcome = apply_proposal(self.state, SESSION, self.number, proposal)
+        assert not isinstance(outcome, Rejected), outcome
         self.number += 1
 
     def apply_all(self, commands: Iterable[Command]) -> None:

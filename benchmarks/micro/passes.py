@@ -14,38 +14,34 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
 
+from benchmarks.micro.apply import SESSION, TOPIC, Applier
 from benchmarks.micro.parquet import make_records
-from coordinator.apply.apply import apply_proposal
 from coordinator.codec.codec import decode, encode
 from coordinator.commands.commands import (
     BatchColumns,
     ChunkColumns,
-    Command,
     CommitChunks,
-    CreateTopic,
     Proposal,
-    RaiseRules,
-    Rejected,
-    StartSession,
 )
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.port import LedgerRecord
-from coordinator.state.state import ClusterState
 from iceberg_export.archive.archive_pass import archive
 from iceberg_export.archive.topic_intake import next_pass
 from protocol.records.batch import HEADER_BYTES, check_crcs
 from protocol.records.compression import Compression
 from protocol.records.crc import pack_crcs
 from protocol.records.records import warm_kernels
-from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, Position, SessionId, TopicId
+from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, Position
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
 from storage.refs import intake_key
 from tests.support.records.plain_records import make_batch
 
-TOPIC = TopicId(bytes(range(16)))
-SESSION = SessionId(1)
+P = ParamSpec("P")
+T = TypeVar("T")
+
 CASES = ((1000, 16 << 10, Compression.NONE), (1000, 16 << 10, Compression.ZSTD), (100, 16 << 10, Compression.NONE),
          (1000, 1 << 20, Compression.NONE), (100, 1 << 20, Compression.ZSTD))  # fmt: skip
 """Bytes of a value, of a batch, and the codec."""
@@ -55,19 +51,9 @@ class FilledBucket:
     """A state with one topic, and intake objects of which it knows."""
 
     def __init__(self, partitions: int) -> None:
-        self.state = ClusterState.empty("bench", 1)
+        self.applier = Applier(partitions)
         self.store = MemoryStore()
-        self.entries = 0
         self._objects = 0
-        self.apply(StartSession(name="a", node_id=1, endpoints=(), zone=None, rules_version=RULES_NEWEST))
-        self.apply(RaiseRules(rules_version=RULES_NEWEST))
-        self.apply(CreateTopic(name="t", topic_id=TOPIC, partition_count=partitions, configs=()))
-
-    def apply(self, command: Command) -> None:
-        proposal = Proposal(time_ms=Milliseconds(self.entries), command=command)
-        _, outcome = apply_proposal(self.state, SESSION, self.entries, proposal)
-        assert not isinstance(outcome, Rejected), outcome
-        self.entries += 1
 
     async def put(self, batches: Sequence[tuple[bytes, int]]) -> None:
         """One intake object: a batch, with the count of its records, for each partition."""
@@ -77,7 +63,7 @@ class FilledBucket:
         encoded = encode_object(SESSION, number, chunks)
         await self.store.put(intake_key(SESSION, number), encoded.parts)
         rows = len(batches)
-        self.apply(
+        self.applier.apply(
             CommitChunks(
                 object_session=SESSION,
                 object_number=number,
@@ -124,14 +110,14 @@ class Steps:
 async def archive_all(bucket: FilledBucket, steps: Steps) -> int:
     """Passes over the topic until nothing is left, and how many there were."""
 
-    async def run_in_thread(function: Callable[..., object], /, *args: object, **kwargs: object) -> object:
+    async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         with steps.step("file"):
             return function(*args, **kwargs)
 
     passes = 0
     while True:
         with steps.step("plan"):
-            planned = next_pass(bucket.state, TOPIC)
+            planned = next_pass(bucket.applier.state, TOPIC)
         if planned is None:
             return passes
         with steps.step("reads and command"):
@@ -140,14 +126,14 @@ async def archive_all(bucket: FilledBucket, steps: Steps) -> int:
                 store=bucket.store,
                 session=SESSION,
                 number=ObjectNumber(1_000_000 + passes),
-                run_in_thread=run_in_thread,  # type: ignore[arg-type]
+                run_in_thread=run_in_thread,
             )
         with steps.step("entry"):
             payload = encode(Proposal(time_ms=Milliseconds(5), command=archived.command), RULES_NEWEST, SESSION, 0)
             record = LedgerRecord(position=Position(SESSION + 1), session=SESSION, number=0, payload=payload)
             command = decode(record).command
         with steps.step("apply"):
-            bucket.apply(command)
+            bucket.applier.apply(command)
         passes += 1
 
 

@@ -73,7 +73,7 @@ class RunRows(NamedTuple):
         """Rows `[first, end)`, at least one, with no bytes of other rows."""
         row_ends = np.concatenate(([0], np.cumsum(self.row_counts)))
         return self._replace(
-            columns=cut_columns(self.columns, first, end), row_counts=np.diff(np.clip(row_ends, first, end))
+            columns=_cut_columns(self.columns, first, end), row_counts=np.diff(np.clip(row_ends, first, end))
         )
 
 
@@ -131,10 +131,10 @@ def _rows_alone(part: BatchRows) -> RecordColumns:
     """The columns of a part's rows, with no bytes of other rows."""
     if part.row_count == len(part.columns.offset_delta):
         return part.columns
-    return cut_columns(part.columns, part.first, part.end)
+    return _cut_columns(part.columns, part.first, part.end)
 
 
-def cut_columns(columns: RecordColumns, first: int, end: int) -> RecordColumns:
+def _cut_columns(columns: RecordColumns, first: int, end: int) -> RecordColumns:
     """Rows `[first, end)`, at least one, with no bytes of other rows. The payload's memory is shared."""
     ends = columns.headers_first[max(first - 1, 0) : end] + columns.headers_bytes[max(first - 1, 0) : end]
     byte_first = int(ends[0]) if first else 0

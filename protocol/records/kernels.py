@@ -222,7 +222,7 @@ def _scan(
     record_count: int,
     base_timestamp: int,
     last_offset_delta: int,
-    is_dense: bool,  # noqa: FBT001
+    is_dense: bool,  # noqa: FBT001 - a kernel has no keywords
     out_offset_delta: Numbers,
     out_timestamp: Numbers,
     out_key_first: Numbers,
@@ -265,7 +265,7 @@ def _scan_batches(
     for batch in range(len(batch_ends)):
         fault, bad_row, _, _, _, _ = _scan_batch(
             data, position, batch_ends[batch], row, record_counts[batch], base_timestamps[batch],
-            last_offset_deltas[batch], False,  # noqa: FBT003
+            last_offset_deltas[batch], False,  # noqa: FBT003 - a kernel has no keywords
             out_offset_delta, out_timestamp, out_key_first, out_key_bytes, out_value_first, out_value_bytes,
             out_headers_first, out_headers_bytes, out_header_count,
         )  # fmt: skip

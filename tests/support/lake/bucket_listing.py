@@ -73,7 +73,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class ListedBucket:
-    """Objects that are files, and those in packs and in a journal, whoever wrote them."""
+    """Objects of all writers: files, and those in packs and in a journal."""
 
     files: fs.FileSystem
     journal: Path | None = None
@@ -91,7 +91,7 @@ class ListedBucket:
         return {**own, **live_objects(self.files, files), **in_journal}
 
     def read(self, key: str, place: PackedObject | RecordLocation | None) -> bytes:
-        """The object, as `objects` has told. Raises `PackDamaged`, and `ObjectDamaged` for one in the journal."""
+        """The bytes of an object of `objects`. Raises `PackDamaged`, and `ObjectDamaged` for one in the journal."""
         if isinstance(place, RecordLocation):
             assert self.journal is not None
             return read_from_journal(self.journal, key, place)

@@ -17,11 +17,12 @@ from iceberg_export.rows.schema import FieldId
 from iceberg_export.tables.data_file import RowBounds
 from protocol.errors import InvalidBatch
 from protocol.limits import DECOMPRESSED_BYTES_MAX
-from protocol.records.batch import HEADER_BYTES, pack_header
+from protocol.records.batch import HEADER_BYTES
 from protocol.records.compression import Compression, compress
 from protocol.records.control_batches import empty_control_batch
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from tests.support.records.plain_records import Record, make_batch
+from tests.support.records.record_batches import hand_made
 
 TOPIC = TopicId(bytes(range(16)))
 
@@ -123,34 +124,16 @@ def test_a_damaged_chunk_is_refused() -> None:
 def test_a_bad_record_under_a_sound_checksum_is_refused_at_the_end_of_its_row_group() -> None:
     bad = bytearray(make_batch([Record(offset=0, timestamp=1, value=b"abc")])[HEADER_BYTES:])
     bad[-1] = 9  # headers that are not there
-    header = pack_header(
-        base_offset=0,
-        attributes=0,
-        last_offset_delta=0,
-        base_timestamp=1,
-        max_timestamp=1,
-        record_count=1,
-        records=bytes(bad),
-    )
+    batch = hand_made(records=bytes(bad), record_count=1)
     with ArchiveWriter(topic_id=TOPIC) as writer:
-        writer.add(source(0, 0, 1, bytes(header) + bytes(bad)))
+        writer.add(source(0, 0, 1, batch))
         with pytest.raises(InvalidBatch, match="record 0 of 1"):
             writer.finish()
 
 
 def test_batches_without_records_are_passed_over() -> None:
     """Kafka's log compaction leaves such ones."""
-    empty = bytes(
-        pack_header(
-            base_offset=0,
-            attributes=0,
-            last_offset_delta=1,
-            base_timestamp=1,
-            max_timestamp=1,
-            record_count=0,
-            records=b"",
-        )
-    )
+    empty = hand_made(records=b"", record_count=0, last_offset_delta=1)
     assert rows(written(source(0, 0, 2, empty))) == [(0, 0, 2, 0, 0, 0)]
     file = written(source(0, 0, 6, empty + records(2, 4) + empty), source(1, 0, 2, empty))
     assert rows(file) == [(0, 0, 6, 0, 0, 2), (1, 0, 2, 0, 0, 0)]
@@ -202,18 +185,10 @@ def test_large_batches_have_a_reservation_while_they_are_unpacked(
 def test_a_reservation_ends_where_a_batch_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("iceberg_export.parquet.writer.UNPACKED_BYTES_UNRESERVED_MAX", 10)
     payload = bytes(compress(Compression.ZSTD, b"\xff" * 100))
-    header = pack_header(
-        base_offset=0,
-        attributes=int(Compression.ZSTD),
-        last_offset_delta=0,
-        base_timestamp=1,
-        max_timestamp=1,
-        record_count=1,
-        records=payload,
-    )
+    batch = hand_made(records=payload, record_count=1, attributes=int(Compression.ZSTD))
     reservations = Reservations()
     with pytest.raises(InvalidBatch):
-        written(source(0, 0, 1, bytes(header) + payload)._replace(reserve=reservations))
+        written(source(0, 0, 1, batch)._replace(reserve=reservations))
     assert (reservations.bytes_asked_for, reservations.held_count) == ([DECOMPRESSED_BYTES_MAX], 0)
 
 
@@ -227,17 +202,9 @@ def test_stored_batches_of_several_frames_keep_their_places(target: int) -> None
             payload = whole[HEADER_BYTES:]
             half = len(payload) // 2
             frames = b"".join(bytes(compress(Compression.LZ4, part)) for part in (payload[:half], payload[half:]))
-            header = pack_header(
-                base_offset=0,
-                attributes=int(Compression.LZ4),
-                last_offset_delta=3,
-                base_timestamp=1,
-                max_timestamp=1,
-                record_count=4,
-                records=frames,
-            )
+            batch = hand_made(records=frames, record_count=4, attributes=int(Compression.LZ4))
             partition, offset = divmod(first, 12)
-            writer.add(source(partition, offset, offset + 4, bytes(header) + frames))
+            writer.add(source(partition, offset, offset + 4, batch))
         file = writer.finish()
     table = pq.read_table(io.BytesIO(b"".join(file.parts)))
     assert table.column("value").to_pylist() == [record.value for record in plain]
