@@ -4,7 +4,7 @@ Rule: nothing here changes the state, and names and times come from it alone. Th
 each topic and each group is right at its own moment.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ from agent.views.append_times import append_time
 from agent.views.group_lags import GroupLag, GroupRow, group_lag, group_row
 from agent.views.transactions import TransactionStatistics, transaction_statistics
 from coordinator.state.chunk_index import NO_OBJECT, ChunkIndex
-from coordinator.state.state import ClusterState, PartitionState, TopicState
-from protocol.types import Milliseconds
+from coordinator.state.state import ClusterState, ObjectState, TopicState
+from protocol.types import Milliseconds, ObjectId
 
 
 class TopicStatistics(NamedTuple):
@@ -67,7 +67,7 @@ async def cluster_statistics(
 
     `now_ms`: a checked clock's time; None uses the state's time, which stands still without entries.
     """
-    topics = [await _topic_statistics(topic, turns) for topic in list(state.topics.values())]
+    topics = [await _topic_statistics(topic, state.objects, turns) for topic in list(state.topics.values())]
     groups: list[GroupRow] = []
     lags: list[GroupLag] = []
     for group in list(state.groups.values()):
@@ -77,7 +77,7 @@ async def cluster_statistics(
         for topic_id, offsets in list(group.offsets.items()):
             committed_topic = state.topics.get(topic_id)
             if committed_topic is not None:
-                lags.append(await group_lag(group.group_id, committed_topic, offsets, turns))
+                lags.append(await group_lag(group.group_id, committed_topic, offsets, state.objects, turns))
         await turns.step()
     return ClusterStatistics(
         topics=topics,
@@ -97,7 +97,9 @@ async def cluster_statistics(
     )
 
 
-async def _topic_statistics(topic: TopicState, turns: CooperativeYield) -> TopicStatistics:
+async def _topic_statistics(
+    topic: TopicState, objects: Mapping[ObjectId, ObjectState], turns: CooperativeYield
+) -> TopicStatistics:
     chunks = intake_bytes = stored_bytes = unstable_records = 0
     unarchived: list[Milliseconds] = []
     unstable: list[Milliseconds] = []
@@ -111,8 +113,12 @@ async def _topic_statistics(topic: TopicState, turns: CooperativeYield) -> Topic
             intake_row = index.intake_row
             intake_bytes += _stored_bytes(index, intake_row)
             stored_bytes += index.stored_bytes
-            unarchived += _times(partition, index.offset_first(intake_row) if intake_row < len(index) else None)
-            unstable += _times(partition, partition.last_stable if partition.last_stable < partition.log_end else None)
+            unarchived_first = index.offset_first(intake_row) if intake_row < len(index) else None
+            unstable_first = partition.last_stable if partition.last_stable < partition.log_end else None
+            for times, offset in ((unarchived, unarchived_first), (unstable, unstable_first)):
+                time_ms = None if offset is None else append_time(index, offset, objects, topic.created_ms)
+                if time_ms is not None:
+                    times.append(time_ms)
         await turns.step()
     return TopicStatistics(
         name=topic.name,
@@ -130,9 +136,3 @@ def _stored_bytes(index: ChunkIndex, row_first: int) -> int:
     """Stored bytes of the chunks from a row on; markers are stored nowhere."""
     places = index.places(row_first, len(index))
     return int(places.byte_count[places.object_id != NO_OBJECT].sum())
-
-
-def _times(partition: PartitionState, offset: int | None) -> list[Milliseconds]:
-    """The append time of the record at `offset`, if there is one."""
-    time_ms = None if offset is None else append_time(partition.index, offset)
-    return [] if time_ms is None else [time_ms]

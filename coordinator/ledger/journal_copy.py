@@ -45,6 +45,9 @@ def _look(folder: Path) -> LedgerContents:
         return JournalLedgerFile(journal, content, new_cluster_id=None).contents()
     except StoreMisconfigured as error:
         raise LedgerUnsupported(str(error)) from error
+    except FileNotFoundError as error:
+        text = f"{folder} changes faster than it can be read ({error}): try again when the broker has less to do"
+        raise LedgerUnavailable(text) from error
     except OSError as error:
         raise LedgerUnavailable(f"the journal {folder} could not be read ({error}): check the disk") from error
     finally:

@@ -22,7 +22,7 @@ from iceberg_export.tables.table_reader import gather_bounded
 from protocol.limits import COMPACTION_CHUNKS_MAX
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.object_store import ObjectStore
-from storage.refs import parquet_key
+from storage.refs import is_merged_key, parquet_key
 
 if TYPE_CHECKING:
     from iceberg_export.parquet.archive_file import ArchiveFile
@@ -126,7 +126,9 @@ async def merge(
     """
     data = await gather_bounded([partial(store.get, key) for key in planned.keys])
     columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
-    key = parquet_key(planned.folder_name or planned.name, planned.topic_id, session, number)
+    # A single file is rewritten, and holds what it held.
+    is_merged = len(planned.keys) > 1 or any(map(is_merged_key, planned.keys))
+    key = parquet_key(planned.folder_name or planned.name, planned.topic_id, session, number, is_merged=is_merged)
     file = await run_in_thread(_write, planned, data, columns, key)
     # The put comes before the append of the command: an entry must never name an object that may not be there.
     await store.put(key, file.parts, if_absent=is_first_to_write)

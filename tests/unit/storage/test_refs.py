@@ -9,6 +9,7 @@ from storage.refs import (
     METADATA_SUFFIX,
     intake_key,
     intake_session_prefix,
+    is_merged_key,
     metadata_copy_key,
     name_in_folder,
     number_of_intake_key,
@@ -49,6 +50,14 @@ def test_a_data_file_lies_in_the_folder_of_its_topic_and_names_its_session() -> 
     )
 
 
+def test_a_merged_file_says_so_in_its_key() -> None:
+    merged = parquet_key("orders", TOPIC, SESSION, NUMBER, is_merged=True)
+    assert merged.endswith("/data/0000000000000abc-0000000000000007-merged.parquet")
+    assert is_merged_key(merged)
+    assert not is_merged_key(parquet_key("a-merged", TOPIC, SESSION, NUMBER))
+    assert topic_of_parquet_key(merged) == TOPIC
+
+
 def test_snapshots_sort_by_position() -> None:
     assert snapshot_key(Position(255)) == "ledger/snapshots/00000000000000ff"
     assert reached_key(Position(255)) == "ledger/reached/00000000000000ff"
@@ -75,6 +84,7 @@ def test_the_position_stands_in_the_keys_of_snapshots_and_marks() -> None:
 def test_the_session_is_read_back_from_every_key() -> None:
     assert session_of_key(intake_key(SESSION, NUMBER)) == SESSION
     assert session_of_key(parquet_key("a-b", TOPIC, SESSION, NUMBER)) == SESSION
+    assert session_of_key(parquet_key("a-b", TOPIC, SESSION, NUMBER, is_merged=True)) == SESSION
     for suffix in (METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX):
         assert session_of_key(table_metadata_key("a-b", TOPIC, SESSION, NUMBER, suffix)) == SESSION
 

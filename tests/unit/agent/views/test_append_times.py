@@ -2,10 +2,22 @@
 
 import pytest
 
-from agent.views.append_times import age_seconds, append_time
+from agent.views import append_times
+from agent.views.append_times import age_seconds
 from coordinator.state.chunk_index import ChunkIndex, MarkerRow, marker_row
+from coordinator.state.state import ObjectState
 from protocol.limits import ARCHIVE_AGE_MS_DEFAULT
-from protocol.types import NO_TIMESTAMP, Milliseconds, ProducerEpoch, ProducerId
+from protocol.types import (
+    NO_TIMESTAMP,
+    Milliseconds,
+    ObjectId,
+    ObjectNumber,
+    ProducerEpoch,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
+from storage.refs import ObjectKind, parquet_key
 
 MARKER = marker_row(
     MarkerRow(producer_id=ProducerId(1), epoch=ProducerEpoch(0), is_commit=True, timestamp_ms=Milliseconds(9))
@@ -21,6 +33,24 @@ def index_of(*rows: tuple[int, int], append_time_ms: int = -1, archived: int = 0
     for row in range(archived):
         index.replace(row, row + 1, [index.row(row)._replace(row_group=0, row_first=0, row_count=1)])
     return index
+
+
+def objects_of(index: ChunkIndex, *merged: int) -> dict[ObjectId, ObjectState]:
+    """The objects of an index, as if passes had written all but the `merged` ones."""
+    keys = {
+        ObjectId(object_id): parquet_key(
+            "t", TopicId(bytes(16)), SessionId(1), ObjectNumber(0), is_merged=object_id in merged
+        )
+        for object_id in index.object_ids(0, len(index))
+    }
+    return {
+        object_id: ObjectState(key=key, kind=ObjectKind.PARQUET, object_bytes=10, references=1)
+        for object_id, key in keys.items()
+    }
+
+
+def append_time(index: ChunkIndex, offset: int, *merged: int, created_ms: int = 0) -> int | None:
+    return append_times.append_time(index, offset, objects_of(index, *merged), Milliseconds(created_ms))
 
 
 @pytest.mark.parametrize(("offset", "time_ms"), [(0, 1_000), (9, 1_000), (10, 2_000), (20, None)])
@@ -59,6 +89,27 @@ def test_a_pause_before_an_archived_chunk_does_not_make_its_records_older_than_a
     index = index_of((10, 0), (20, HOUR_MS), archived=2)
     assert append_time(index, 10) == HOUR_MS - ARCHIVE_AGE_MS_DEFAULT * 9 // 10
     assert append_time(index_of((10, HOUR_MS), archived=1), 9) == HOUR_MS
+
+
+@pytest.mark.parametrize(("offset", "time_ms"), [(10, HOUR_MS // 10), (14, HOUR_MS // 2), (19, HOUR_MS)])
+def test_records_of_a_merged_file_came_since_the_chunk_before(offset: int, time_ms: int) -> None:
+    assert append_time(index_of((10, 0), (20, HOUR_MS), archived=2), offset, 2) == time_ms
+
+
+def test_records_of_the_first_merged_file_came_as_fast_as_later_ones() -> None:
+    index = index_of((30, HOUR_MS), (40, HOUR_MS + 1_000), archived=2)
+    assert append_time(index, 0, 1) == HOUR_MS - 2_900
+    assert append_time(index, 29, 1) == HOUR_MS
+    index = index_of((300, HOUR_MS), (301, HOUR_MS + 1_000), archived=1)
+    assert append_time(index, 0, 1) == HOUR_MS - 299_000
+    assert append_time(index, 0, 1, created_ms=HOUR_MS - 30_000) == HOUR_MS - 29_900
+    assert append_time(index, 0) == HOUR_MS - ARCHIVE_AGE_MS_DEFAULT * 299 // 300
+
+
+@pytest.mark.parametrize("later", [(20, NO_TIMESTAMP), (20, 5_000)])
+def test_later_records_may_say_nothing_about_the_first_merged_file(later: tuple[int, int]) -> None:
+    assert append_time(index_of((10, 9_000), later, archived=2), 0, 1) == 9_000
+    assert append_time(index_of((10, 9_000), archived=1), 0, 1) == 9_000
 
 
 def test_timestamps_that_fall_are_taken_as_they_are() -> None:

@@ -23,13 +23,14 @@ MEMBER = ClassicMember(
 
 async def lag_of(*offsets: int, log_start: int = 0) -> GroupLag:
     """The lag of a group that committed these offsets of the partitions of `orders`: ends 15 and 0."""
-    topic = made_state().topics[TOPIC_ID]
+    state = made_state()
+    topic = state.topics[TOPIC_ID]
     topic.partitions[0].log_start = Offset(log_start)
     committed = {
         PartitionIndex(number): CommittedOffset(Offset(offset), 0, "", Milliseconds(0))
         for number, offset in enumerate(offsets)
     }
-    return await group_lag("g", topic, committed, CooperativeYield(SystemClock()))
+    return await group_lag("g", topic, committed, state.objects, CooperativeYield(SystemClock()))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ async def lag_of(*offsets: int, log_start: int = 0) -> GroupLag:
         ((), 0, 0, None),
         ((15, 0), 0, 0, None),
         ((12,), 0, 3, 2_000),
-        ((0, 0), 0, 15, 1_000),
+        ((0, 0), 0, 15, 105),
         ((0,), 12, 15, 2_000),
         ((99,), 0, 0, None),
     ],
