@@ -9,12 +9,14 @@ early: the reader of a whole message turns these into `MalformedRequest`, once, 
 """
 
 import struct
-from typing import Final
+from typing import Final, TypeVar
 
 from protocol.errors import MalformedRequest
 from protocol.limits import ARRAY_LENGTH_MAX, TAGGED_FIELDS_MAX
 
 Buffer = bytes | bytearray | memoryview
+View = TypeVar("View", bytes, memoryview)
+"""What is read: slices of bytes are copies."""
 
 UNREADABLE: Final = (struct.error, IndexError, UnicodeDecodeError)
 """Errors of reading beyond the end, or of text that is not UTF-8."""
@@ -30,7 +32,7 @@ NO_UUID: Final = bytes(UUID_BYTES)
 """Kafka's ZERO_UUID: no id."""
 
 
-def read_unsigned_varint(view: memoryview, position: int) -> tuple[int, int]:
+def read_unsigned_varint(view: bytes | memoryview, position: int) -> tuple[int, int]:
     """An unsigned LEB128 number of at most 5 bytes, below 2**31."""
     value = view[position]
     if value < 0x80:
@@ -134,9 +136,9 @@ def read_topic(
     return name, topic_id, count, position
 
 
-def read_tagged_fields(view: memoryview, position: int, *, tags_end: int = 0) -> tuple[dict[int, memoryview], int]:
+def read_tagged_fields(view: View, position: int, *, tags_end: int = 0) -> tuple[dict[int, View], int]:
     """The tagged fields with a tag below `tags_end`, as tag -> its bytes; others are stepped over (KIP-482)."""
-    known: dict[int, memoryview] = {}
+    known: dict[int, View] = {}
     if view[position] == 0:
         return known, position + 1
     count, position = read_unsigned_varint(view, position)

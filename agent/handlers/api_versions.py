@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from agent.request.features import finalized_features, supported_features
-from agent.request.messages import decode, encode, entity
+from agent.request.messages import decode, encode
 from agent.request.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
 from protocol.client_names import FIRST_WITH_CLIENT_NAME, is_client_named
@@ -58,4 +58,4 @@ def _answer(version: int | None, features_epoch: int, transaction_version: int) 
         "finalized_features_epoch": features_epoch,
         "finalized_features": finalized_features(transaction_version),
     }
-    return write_body(entity(API_KEY, answered_version, values))
+    return write_body(API_KEY, answered_version, values)

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from kio.static.primitive import i32Timedelta
-
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import Values
 from agent.request.services import Request, Services
@@ -99,5 +97,5 @@ def _heartbeat_values(heartbeat_answer: HeartbeatAnswer) -> Values:
     }
 
 
-def _milliseconds(count: int) -> i32Timedelta:
-    return i32Timedelta.parse(timedelta(milliseconds=count))
+def _milliseconds(count: int) -> timedelta:
+    return timedelta(milliseconds=count)

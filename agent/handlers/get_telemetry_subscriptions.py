@@ -9,7 +9,7 @@
 import datetime
 from typing import Any
 
-from agent.request.messages import NO_TIME, Values
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.telemetry.subscriptions import ACCEPTED_COMPRESSION, TelemetryRejected
 from protocol.errors import ErrorCode
@@ -25,7 +25,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             "client_instance_id": None,
             "subscription_id": 0,
             "accepted_compression_types": [],
-            "push_interval": NO_TIME,
+            "push_interval": datetime.timedelta(0),
             "telemetry_max_bytes": 0,
             "delta_temporality": False,
             "requested_metrics": [],

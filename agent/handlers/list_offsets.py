@@ -13,33 +13,27 @@
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from typing import Any
 
 from agent.admin.cluster_view import leader_epoch_error
 from agent.fetch.isolation import visible_end
 from agent.fetch.timestamp_search import TimestampSearch
 from agent.ledger.apply_loop import PartitionKey
 from agent.request.barriers import passes_barrier
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from agent.security.required_rights import DESCRIBE_TOPIC
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import PartitionState, TopicState
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from protocol.list_offsets import (
-    ListOffsetsRequest,
-    OffsetQuery,
-    PartitionOffset,
-    TopicOffsets,
-    read_list_offsets_request,
-    write_list_offsets_response,
-)
 from protocol.types import LEADER_EPOCH, PartitionIndex
-from storage.object_store import Buffer, ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import IsolationLevel
 
 API_KEY = 2
+FIRST_WITH_ISOLATION = 2
+FIRST_WITH_LEADER_EPOCHS = 4
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
@@ -59,17 +53,18 @@ NOTHING = (-1, -1, -1)
 """Timestamp, offset and leader epoch of no record."""
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
-    body, repeated = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
-    isolation = IsolationLevel(body.isolation_level) if body.isolation_level in LEVELS else None
+    partitions_count = sum(len(topic.partitions) for topic in body.topics)
+    repeated = await inline_or_in_thread(partitions_count, _repeated, body)
+    isolation_level = body.isolation_level if version >= FIRST_WITH_ISOLATION else IsolationLevel.READ_UNCOMMITTED
+    isolation = IsolationLevel(isolation_level) if isolation_level in LEVELS else None
     denied = await request.rights.denied_names(*DESCRIBE_TOPIC, [topic.name for topic in body.topics])
     is_behind = isolation is not None and not await passes_barrier(services)
     pacer = CooperativeYield(services.clock)
-    topics: list[TopicOffsets] = []
-    row_count = 0
+    topics: list[dict[str, Any]] = []
     for topic in body.topics:
-        partitions: list[PartitionOffset] = []
+        partitions: list[dict[str, Any]] = []
         # As in Kafka, each mention of a partition has its row in a denied topic, and the last one in any other.
         is_denied = topic.name in denied
         last_mentions = {each.partition_index: each for each in topic.partitions}.values()
@@ -93,33 +88,40 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                     error_code, timed_offset = known or await offset_at(
                         services.timestamps, key, now, timestamp, isolation
                     )
-            partitions.append(PartitionOffset(partition.partition_index, error_code, *timed_offset))
+            offset_timestamp, offset, leader_epoch = timed_offset
+            partitions.append(
+                {
+                    "partition_index": partition.partition_index,
+                    "error_code": error_code,
+                    "timestamp": offset_timestamp,
+                    "offset": offset,
+                    "leader_epoch": leader_epoch,
+                }
+            )
             await pacer.step()
-        topics.append(TopicOffsets(topic.name, partitions))
-        row_count += 1 + len(partitions)
+        topics.append({"name": topic.name, "partitions": partitions})
         await pacer.step()
-    return await inline_or_in_thread(
-        row_count, write_list_offsets_response, request.frame.correlation_id, version, topics
-    )
+    return {"topics": topics}
 
 
-def _read(frame: RequestFrame) -> tuple[ListOffsetsRequest, set[tuple[str, int]]]:
-    """The request, and the partitions that it names more than once. Raises `MalformedRequest`."""
-    body = read_list_offsets_request(frame.body, frame.api_version)
+def _repeated(body: Any) -> set[tuple[str, int]]:
+    """The partitions that the request names more than once."""
     mentions = Counter(
         (topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
     )
-    return body, {name for name, count in mentions.items() if count > 1}
+    return {name for name, count in mentions.items() if count > 1}
 
 
-def _find(services: Services, version: int, topic_name: str, wanted: OffsetQuery) -> TopicState | ErrorCode:
-    """The partition's topic as it is now, or the error of the partition."""
+def _find(services: Services, version: int, topic_name: str, query: Any) -> TopicState | ErrorCode:
+    """The topic of the partition that is asked for as it is now, or the error of the partition."""
     topic = services.topics.known(topic_name)
-    if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
+    if topic is None or not 0 <= query.partition_index < len(topic.partitions):
         return ErrorCode.unknown_topic_or_partition
-    if wanted.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(wanted.timestamp, 0):
+    if query.timestamp < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSION.get(query.timestamp, 0):
         return ErrorCode.unsupported_version
-    epoch_error = leader_epoch_error(wanted.current_leader_epoch)
+    if version < FIRST_WITH_LEADER_EPOCHS:
+        return topic
+    epoch_error = leader_epoch_error(query.current_leader_epoch)
     return topic if epoch_error is ErrorCode.none else epoch_error
 
 

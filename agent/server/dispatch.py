@@ -31,8 +31,8 @@ Handler = Callable[[Services, Request, Any], Awaitable[Values | DeferredValues[A
 RawHandler = Callable[[Services, Request], Coroutine[Any, Any, Answer]]
 """Takes the request's bytes, returns those of the response."""
 
-RAW: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.API_VERSIONS})
-"""Hot APIs with a codec of their own; and ApiVersions, which answers in versions that cannot be decoded (KIP-511)."""
+RAW: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.API_VERSIONS})
+"""APIs of records, with codecs of their own; ApiVersions answers in versions that cannot be decoded (KIP-511)."""
 
 
 def with_codec(handle: Handler) -> RawHandler:

@@ -14,25 +14,13 @@ from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.fetch import read_fetch_request
 from protocol.limits import MIB
-from protocol.list_offsets import read_list_offsets_request
 from protocol.messages import read_request
 from protocol.produce import read_produce_request
 from tests.support.records.kio_messages import kio_write
+from tests.support.records.mutations import STRANGE_NUMBERS, mutated
 
 SERVED = [(row, version) for row in API_VERSIONS for version in range(row.version_served_min, row.version_max + 1)]
 MUTATIONS_PER_REQUEST = 50
-STRANGE_NUMBERS = [
-    b"\x7f\xff\xff\xff",
-    b"\xff\xff\xff\xff",
-    b"\x80\x00\x00\x00",
-    b"\xff\xff\xff\xff\x07",
-    b"\xff\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-    b"\x7f\xff",
-    b"\xff\xff",
-    b"\x00",
-    b"\xfe\xff\xff\xff\x07",
-]
 
 
 def header(api_key: int, version: int) -> bytes:
@@ -54,8 +42,6 @@ def read_all(frame: RequestFrame) -> None:
             read_produce_request(frame.body, frame.api_version)
         if frame.api_key == 1:
             read_fetch_request(frame.body, frame.api_version)
-        if frame.api_key == 2:
-            read_list_offsets_request(frame.body, frame.api_version)
 
 
 def send(data: bytes) -> None:
@@ -68,25 +54,6 @@ def send(data: bytes) -> None:
 
 def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
-
-
-def mutated(data: bytes, dice: random.Random) -> bytes:
-    changed = bytearray(data)
-    for _ in range(dice.randint(1, 3)):
-        position = dice.randint(0, len(changed))
-        match dice.randrange(5):
-            case 0:
-                changed[position : position + 1] = dice.randbytes(1)
-            case 1:
-                strange = dice.choice(STRANGE_NUMBERS)
-                changed[position : position + len(strange)] = strange
-            case 2:
-                del changed[position:]
-            case 3:
-                del changed[position : position + dice.randint(1, 8)]
-            case _:
-                changed[position:position] = dice.randbytes(dice.randint(1, 8))
-    return bytes(changed)
 
 
 @given(st.binary(max_size=300))

@@ -3,10 +3,10 @@
 import asyncio
 import struct
 
-from agent.handlers import list_offsets
 from agent.request.services import Request
 from tests.support.agent.data_paths import DataPaths, services_of
 from tests.support.handlers.byte_requests import joined, request
+from tests.support.handlers.handler_client import handled
 
 
 def latest_of(topic: bytes) -> Request:
@@ -18,6 +18,6 @@ def latest_of(topic: bytes) -> Request:
 async def listed(paths: DataPaths, topic: bytes = b"t") -> tuple[int, int]:
     """The error code and the offset that the handler answers."""
     async with asyncio.TaskGroup() as tasks:
-        answer = await list_offsets.handle(services_of(paths, paths.parts.clock, tasks), latest_of(topic))
+        answer = await handled(services_of(paths, paths.parts.clock, tasks), latest_of(topic))
     error_code, _, offset = struct.unpack(">hqq", joined(answer)[-18:])
     return error_code, offset

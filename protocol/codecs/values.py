@@ -1,0 +1,75 @@
+"""What generated codecs call: values whose form in Python is not that on the wire, and rejections of lengths."""
+
+import struct
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final, NoReturn
+from uuid import UUID
+
+from protocol.errors import MalformedRequest
+from protocol.limits import ARRAY_LENGTH_MAX
+from protocol.wire import NO_UUID
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_TIMEDELTA_FIRST_MS: Final = timedelta.min // _MILLISECOND
+_TIMEDELTA_LAST_MS: Final = timedelta.max // _MILLISECOND
+_COUNT_KEPT_MAX: Final = 127
+"""Most arrays of numbers are those of replicas. Packers of longer ones are made again, so that few are kept."""
+
+
+def uuid_of(uuid_bytes: bytes) -> UUID | None:
+    """The id in 16 bytes; None for Kafka's ZERO_UUID."""
+    return None if uuid_bytes == NO_UUID else UUID(bytes=uuid_bytes)
+
+
+def uuid_bytes(uuid: UUID | None) -> bytes:
+    """The 16 bytes of an id; Kafka's ZERO_UUID for None."""
+    return NO_UUID if uuid is None else uuid.bytes
+
+
+def long_time(value_ms: int) -> timedelta:
+    """The time of an int64 in milliseconds, at most what a timedelta holds, 2.7 million years either way."""
+    return timedelta(milliseconds=min(max(value_ms, _TIMEDELTA_FIRST_MS), _TIMEDELTA_LAST_MS))
+
+
+def time_ms(time: timedelta) -> int:
+    """The milliseconds of a time."""
+    return round(time.total_seconds() * 1000)
+
+
+def datetime_ms(instant: datetime | None) -> int:
+    """The milliseconds since 1970; -1 for None."""
+    return -1 if instant is None else round(instant.timestamp() * 1000)
+
+
+def reject_text(length: int, remaining_bytes: int) -> NoReturn:
+    """Raises `MalformedRequest` for the length of a text or of bytes that is null, or beyond the end."""
+    if length < 0:
+        raise MalformedRequest("a text is null, or bytes are, that must not be")
+    raise MalformedRequest(f"a text, or bytes, of {length} bytes, but {remaining_bytes} remain")
+
+
+def reject_array(length: int, remaining_bytes: int) -> NoReturn:
+    """Raises `MalformedRequest` for the length of an array that is null, or beyond the end."""
+    if length < 0:
+        raise MalformedRequest("an array is null that must not be")
+    raise MalformedRequest(f"an array of {length} elements, but {remaining_bytes} bytes remain")
+
+
+def reject_elements() -> NoReturn:
+    """Raises `MalformedRequest` for a message with too many elements."""
+    raise MalformedRequest(f"more than {ARRAY_LENGTH_MAX} elements in one request")
+
+
+class NumberPackers(dict[int, Callable[..., bytes]]):
+    """The packer for each number of numbers in an array: it takes the length as it is on the wire, and the numbers."""
+
+    def __init__(self, length_format: str, number_format: str) -> None:
+        self._length_format = length_format
+        self._number_format = number_format
+
+    def __missing__(self, count: int) -> Callable[..., bytes]:
+        pack = struct.Struct(f">{self._length_format}{count}{self._number_format}").pack
+        if count <= _COUNT_KEPT_MAX:
+            self[count] = pack
+        return pack
