@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass
 from datetime import timedelta
 
 from kio.index import load_request_schema
-from kio.static.constants import EntityType
 
 from agent.request.connection_epochs import RequestEpoch
 from agent.request.services import Request, Services
@@ -17,9 +16,10 @@ from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import range_of
 from protocol.connection import RequestFrame
+from protocol.messages import response_type
 from protocol.throttle_time import with_throttle_time
 from storage.object_store import Buffer
-from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, made, response_module
+from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, made
 
 CORRELATION_ID_BYTES = 4
 TIMEOUT = timedelta(seconds=1)
@@ -78,7 +78,7 @@ def frame_of(api_key: int, version: int, values: Mapping[str, object]) -> Reques
         correlation_id=7,
         client_id="me",
         header_bytes=10,
-        body=memoryview(kio_write(_built(load_request_schema(api_key, version), values))),
+        body=memoryview(kio_write(built(load_request_schema(api_key, version), values))),
     )
 
 
@@ -112,16 +112,8 @@ async def turns_of_others(asked: Coroutine[object, object, KioEntity]) -> tuple[
     return task.result(), turns_count - 1
 
 
-def response_type(api_key: int, version: int) -> type:
-    (found,) = (
-        each
-        for each in vars(response_module(api_key, version)).values()
-        if isinstance(each, type) and getattr(each, "__type__", None) is EntityType.response
-    )
-    return found
-
-
-def _built(schema: type, values: Mapping[str, object]) -> KioEntity:
+def built(schema: type, values: Mapping[str, object]) -> KioEntity:
+    """kio's entity with these fields; mappings stand for structures, lists for arrays."""
     assert is_dataclass(schema)
     assert set(values) <= {field.name for field in fields(schema)}, f"{schema.__name__} lacks a field of {set(values)}"
     hints = typing.get_type_hints(schema)
@@ -131,7 +123,7 @@ def _built(schema: type, values: Mapping[str, object]) -> KioEntity:
 def _value(hint: object, value: object) -> object:
     match value:
         case Mapping():
-            return _built(_structure(hint), value)
+            return built(_structure(hint), value)
         case list():
             return tuple(_value(hint, each) for each in value)
         case _:
