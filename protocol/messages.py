@@ -14,11 +14,12 @@ from kio.static.protocol import ResponsePayload
 
 from protocol.api_versions import name_of
 from protocol.codecs.reader import RequestReader, request_reader
+from protocol.codecs.row_counter import RowCounter, row_counter
 from protocol.codecs.schema import structure_schema
 from protocol.codecs.writer import ResponseWriter, response_writer
 from protocol.connection import RequestFrame
 from protocol.errors import MalformedRequest
-from protocol.limits import REQUEST_METADATA_BYTES_MAX
+from protocol.limits import INLINE_ROWS_MAX, REQUEST_METADATA_BYTES_MAX
 from protocol.wire import INT32, UNREADABLE, Buffer
 
 Values = Mapping[str, Any]
@@ -51,6 +52,11 @@ def write_response(frame: RequestFrame, values: Values) -> list[Buffer]:
     return [_response_writer(frame.api_key, frame.api_version)(frame.correlation_id, values)]
 
 
+def count_rows(frame: RequestFrame, values: Values) -> int:
+    """The number of structures in a response. Stops counting beyond `INLINE_ROWS_MAX`, so that it is cheap."""
+    return _row_counter(frame.api_key, frame.api_version)(values)
+
+
 def write_body(api_key: int, api_version: int, values: Values) -> bytes:
     """A response without its header, which must have no tagged fields: that of ApiVersions."""
     return bytes(_response_writer(api_key, api_version)(_NO_CORRELATION_ID, values)[INT32.size :])
@@ -71,6 +77,13 @@ def _response_writer(api_key: int, api_version: int) -> ResponseWriter:
         f"{entity_type.__name__} version {api_version}",
         has_tags_in_header=entity_type.__header_schema__.__flexible__,
     )
+
+
+@cache
+def _row_counter(api_key: int, api_version: int) -> RowCounter:
+    entity_type = response_type(api_key, api_version)
+    title = f"rows of {entity_type.__name__} version {api_version}"
+    return row_counter(structure_schema(entity_type), title, rows_max=INLINE_ROWS_MAX)
 
 
 def response_type(api_key: int, api_version: int) -> type[ResponsePayload]:

@@ -1,17 +1,13 @@
 """Decodes requests and encodes responses: on the loop where that takes little time, in a thread where it takes more."""
 
-from typing import Any, Final
+from typing import Any
 
 from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from protocol.connection import RequestFrame
-from protocol.limits import INLINE_ROWS_MAX
-from protocol.messages import Values, read_request, write_response
+from protocol.messages import Values, count_rows, read_request, write_response
 from storage.object_store import Buffer
 
-__all__ = ["NUMBERS_PER_ROW", "Values", "decode", "encode", "encode_yielding", "row_count"]
-
-NUMBERS_PER_ROW: Final = 8
-"""So many numbers or strings of an array take about as long to write as one structure."""
+__all__ = ["Values", "decode", "encode", "encode_yielding"]
 
 
 async def decode(frame: RequestFrame) -> Any:
@@ -31,23 +27,4 @@ def encode(frame: RequestFrame, values: Values) -> list[Buffer]:
 
 async def encode_yielding(frame: RequestFrame, values: Values) -> list[Buffer]:
     """The same bytes; a thread makes them where there are many rows. The caller does not change `values` meanwhile."""
-    return await inline_or_in_thread(row_count(values), encode, frame, values)
-
-
-def row_count(values: Values) -> int:
-    """The number of structures in a response. Stops counting beyond `INLINE_ROWS_MAX`, so that it is cheap."""
-    count = 0
-    pending: list[Any] = [values]
-    while pending:
-        for value in pending.pop().values():
-            kind = type(value)
-            if kind is dict:
-                pending.append(value)
-            elif (kind is list or kind is tuple) and value:
-                has_structures = type(value[0]) is dict
-                count += len(value) if has_structures else len(value) // NUMBERS_PER_ROW
-                if count > INLINE_ROWS_MAX:
-                    return count
-                if has_structures:
-                    pending += value
-    return count
+    return await inline_or_in_thread(count_rows(frame, values), encode, frame, values)
