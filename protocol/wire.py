@@ -21,7 +21,6 @@ View = TypeVar("View", bytes, memoryview)
 UNREADABLE: Final = (struct.error, IndexError, UnicodeDecodeError)
 """Errors of reading beyond the end, or of text that is not UTF-8."""
 
-INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")

@@ -16,7 +16,8 @@
 from collections.abc import Sequence
 
 from agent.fetch.partition_read import NO_REPLICA, PartitionRead
-from agent.fetch.sessions import FetchContext, FetchSessions, PartitionName, RequestedPartition, TopicKey
+from agent.fetch.sessions import FetchContext, FetchSessions, RequestedPartition, TopicKey
+from agent.request.fetch_request import FIRST_WITH_SESSIONS, FIRST_WITH_TOPIC_IDS, FetchRequest, read_fetch_request
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics
 from agent.request.zone_traffic import count_zone_bytes
@@ -24,25 +25,21 @@ from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from agent.security.required_rights import ACT_ON_CLUSTER, READ_TOPIC
 from coordinator.state.rendezvous import Assignment
 from protocol.connection import RequestFrame
-from protocol.errors import ErrorCode, MalformedRequest
+from protocol.errors import ErrorCode
 from protocol.fetch import (
     AbortedTransaction,
     DivergingEpoch,
-    FetchRequest,
     FetchResponse,
     FetchResponsePartition,
     FetchResponseTopic,
-    read_fetch_request,
     write_fetch_response,
 )
-from protocol.limits import CUT_OFF_HOLD_SECONDS, FETCH_PARTITIONS_MAX, FETCH_WAIT_MS_MAX
+from protocol.limits import CUT_OFF_HOLD_SECONDS, FETCH_WAIT_MS_MAX
 from protocol.types import LEADER_EPOCH, TopicId
 from storage.object_store import Buffer
 from txn.isolation import IsolationLevel
 
 API_KEY = 1
-FIRST_WITH_SESSIONS = 7
-FIRST_WITH_TOPIC_IDS = 13
 LEVELS = tuple(IsolationLevel)
 UNKNOWN = (
     ErrorCode.unknown_topic_or_partition,
@@ -54,17 +51,17 @@ UNKNOWN = (
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
-    body, requested = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), read_fetch_request, request.frame)
     if body.isolation_level not in LEVELS:
         return await inline_or_in_thread(
-            len(requested), _answer_unknown_level, request.frame, requested, body.session_id
+            len(body.requested), _answer_unknown_level, request.frame, body.requested, body.session_id
         )
-    context = _context(services, body, requested, version)
-    is_replica = body.replica_id >= 0
+    context = _context(services, body, version)
+    is_replica = body.is_replica
     max_wait_ms, bytes_min, bytes_max = _limits(request, body)
-    isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
+    isolation, rack = IsolationLevel(body.isolation_level), body.rack
     # The fetch may wait long: it keeps only the parts of the request that the wait needs.
-    del body, requested
+    del body
     request.frame.leave_body()
     if context.error_code is not ErrorCode.none:
         return write_fetch_response(
@@ -227,30 +224,6 @@ def _session_id(context: FetchContext) -> int:
     return context.session.session_id if context.session else 0
 
 
-def _read(frame: RequestFrame) -> tuple[FetchRequest, list[RequestedPartition]]:
-    """The request, and the partitions that it names, each once: the last mention counts.
-
-    Raises `MalformedRequest`, also where it names more partitions than any client has.
-    """
-    body = read_fetch_request(frame.body, frame.api_version)
-    named_count = sum([len(topic.partitions) for topic in body.topics])
-    if named_count > FETCH_PARTITIONS_MAX:
-        raise MalformedRequest(f"a fetch of {named_count} partitions; at most {FETCH_PARTITIONS_MAX} are served")
-    each_requested = (
-        RequestedPartition(
-            topic=_key(topic.name, topic.topic_id),
-            partition=partition.index,
-            fetch_offset=partition.fetch_offset,
-            partition_max_bytes=partition.bytes_max,
-            current_leader_epoch=partition.current_leader_epoch,
-            last_fetched_epoch=partition.last_fetched_epoch,
-        )
-        for topic in body.topics
-        for partition in topic.partitions
-    )
-    return body, list({partition.name: partition for partition in each_requested}.values())
-
-
 def _answer(
     frame: RequestFrame, reported: Sequence[PartitionRead], isolation: IsolationLevel, session_id: int
 ) -> Sequence[Buffer]:
@@ -274,19 +247,14 @@ def _answer_unknown_level(
     return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
-def _context(
-    services: Services, body: FetchRequest, requested: Sequence[RequestedPartition], version: int
-) -> FetchContext:
+def _context(services: Services, body: FetchRequest, version: int) -> FetchContext:
     if version < FIRST_WITH_SESSIONS:
-        return FetchContext(error_code=ErrorCode.none, partitions=requested, session=None, is_full=True)
-    forgotten: list[PartitionName] = [
-        (_key(topic.name, topic.topic_id), index) for topic in body.forgotten_topics for index in topic.partitions
-    ]
+        return FetchContext(error_code=ErrorCode.none, partitions=body.requested, session=None, is_full=True)
     return services.fetch_sessions.begin(
         session_id=body.session_id,
         epoch=body.session_epoch,
-        requested=requested,
-        forgotten=forgotten,
+        requested=body.requested,
+        forgotten=body.forgotten,
         uses_topic_ids=version >= FIRST_WITH_TOPIC_IDS,
         session_id_new=_new_session_id(services, services.fetch_sessions),
         now_s=services.clock.monotonic_s(),
@@ -299,13 +267,6 @@ def _new_session_id(services: Services, sessions: FetchSessions) -> int:
         session_id = int.from_bytes(services.ids.new_uuid()[:4], "big") >> 1
         if session_id > 0 and sessions.is_free(session_id):
             return session_id
-
-
-def _key(name: str | None, topic_id: bytes | None) -> TopicKey:
-    if topic_id is not None:
-        return TopicId(topic_id)
-    assert name is not None
-    return name
 
 
 def _is_changed(read: PartitionRead) -> bool:

@@ -74,6 +74,18 @@ def _tagged_reader(field: FieldSchema, title: str, *, is_flexible: bool) -> obje
     return source.compiled("read")
 
 
+def _structure_type(schema: StructureSchema) -> type[msgspec.Struct]:
+    # Neither a field nor an element refers back: there is nothing in them for the cyclic collector.
+    return msgspec.defstruct(schema.name, [field.name for field in schema.fields], frozen=True, gc=False)
+
+
+def _default(field: FieldSchema) -> object:
+    """The value of a tagged field that is left out."""
+    if field.structure is None or field.is_array:
+        return field.default
+    return msgspec.convert(field.default, _structure_type(field.structure))
+
+
 class _Reads:
     """Appends the lines that read values. An expression that it returns is valid once `flush` was called."""
 
@@ -95,10 +107,8 @@ class _Reads:
         if schema.is_flexible:
             values |= self._tagged_fields(schema)
         self.flush()
-        names = [field.name for field in schema.fields]
-        # Neither a field nor an element refers back: there is nothing in them for the cyclic collector.
-        made = self._source.bind(msgspec.defstruct(schema.name, names, frozen=True, gc=False), schema.name)
-        return f"{made}({', '.join(values[name] for name in names)})"
+        made = self._source.bind(_structure_type(schema), schema.name)
+        return f"{made}({', '.join(values[field.name] for field in schema.fields)})"
 
     def field(self, field: FieldSchema, *, is_flexible: bool) -> str:
         """The expression of a field's value."""
@@ -221,7 +231,7 @@ class _Reads:
         values: dict[str, str] = {}
         for _, field in tagged:
             values[field.name] = self._source.fresh(field.name)
-            self._source.line(f"{values[field.name]} = {self._source.bind(field.default, 'default')}")
+            self._source.line(f"{values[field.name]} = {self._source.bind(_default(field), 'default')}")
         tags = self._source.fresh("tags")
         with self._source.block(f"if {count}:"):
             tags_end = tagged[-1][0] + 1 if tagged else 0

@@ -1,4 +1,4 @@
-"""The Fetch codec and kio read and write the same bytes, in every version."""
+"""Fetch responses are written as kio writes them, in every version."""
 
 from types import ModuleType
 from typing import Any
@@ -13,14 +13,9 @@ from protocol.fetch import (
     VERSION_MIN,
     AbortedTransaction,
     DivergingEpoch,
-    FetchPartition,
-    FetchRequest,
     FetchResponse,
     FetchResponsePartition,
     FetchResponseTopic,
-    FetchTopic,
-    ForgottenTopic,
-    read_fetch_request,
     write_fetch_response,
 )
 from protocol.leaders import LeaderAndEpoch, NodeEndpoint
@@ -31,7 +26,6 @@ from tests.support.records.kio_messages import (
     kio_read,
     kio_write,
     made,
-    request_module,
     response_module,
     text,
     to_timedelta,
@@ -41,39 +35,7 @@ from tests.support.records.kio_messages import (
 )
 
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)
-HIGH_WATERMARK_UNTOLD = (1 << 63) - 1
 
-fetch_partitions = st.builds(
-    FetchPartition,
-    index=int32,
-    fetch_offset=int64,
-    bytes_max=int32,
-    current_leader_epoch=int32,
-    last_fetched_epoch=int32,
-    log_start_offset=int64,
-    replica_directory_id=st.none() | topic_id.filter(any),
-    high_watermark=int64,
-)
-fetch_requests = st.builds(
-    FetchRequest,
-    max_wait_ms=int32,
-    bytes_min=int32,
-    bytes_max=int32,
-    isolation_level=st.integers(-128, 127),
-    topics=st.lists(
-        st.builds(FetchTopic, name=text, topic_id=topic_id, partitions=st.lists(fetch_partitions, max_size=4)),
-        max_size=3,
-    ),
-    forgotten_topics=st.lists(
-        st.builds(ForgottenTopic, name=text, topic_id=topic_id, partitions=st.lists(int32, max_size=4)), max_size=3
-    ),
-    session_id=int32,
-    session_epoch=int32,
-    rack_id=text,
-    replica_id=int32,
-    replica_epoch=int64,
-    cluster_id=st.none() | text,
-)
 buffers: st.SearchStrategy[bytes | bytearray | memoryview] = st.one_of(
     st.binary(max_size=200), st.binary(max_size=200).map(view_of), st.binary(max_size=200).map(bytearray)
 )
@@ -112,97 +74,6 @@ fetch_responses = st.builds(
         st.builds(NodeEndpoint, node_id=int32, host=text, port=int32, rack=st.none() | text), max_size=3
     ),
 )
-
-
-def kio_request(request: FetchRequest, version: int) -> KioEntity:
-    module = request_module(1, version)
-    values: dict[str, Any] = {}
-    if version >= 7:
-        values["forgotten_topics_data"] = tuple(
-            made(
-                module.ForgottenTopic,
-                topic=topic.name,
-                topic_id=to_uuid(topic.topic_id),
-                partitions=tuple(topic.partitions),
-            )
-            for topic in request.forgotten_topics
-        )
-    if version >= 15:
-        values["replica_state"] = module.ReplicaState(
-            replica_id=request.replica_id, replica_epoch=request.replica_epoch
-        )
-    return made(
-        module.FetchRequest,
-        replica_id=request.replica_id,
-        max_wait=to_timedelta(request.max_wait_ms),
-        min_bytes=request.bytes_min,
-        max_bytes=request.bytes_max,
-        isolation_level=request.isolation_level,
-        session_id=request.session_id,
-        session_epoch=request.session_epoch,
-        rack_id=request.rack_id,
-        cluster_id=request.cluster_id,
-        topics=tuple(
-            made(
-                module.FetchTopic,
-                topic=topic.name,
-                topic_id=to_uuid(topic.topic_id),
-                partitions=tuple(kio_request_partition(module, partition) for partition in topic.partitions),
-            )
-            for topic in request.topics
-        ),
-        **values,
-    )
-
-
-def kio_request_partition(module: ModuleType, partition: FetchPartition) -> KioEntity:
-    directory_id = partition.replica_directory_id
-    return made(
-        module.FetchPartition,
-        partition=partition.index,
-        current_leader_epoch=partition.current_leader_epoch,
-        fetch_offset=partition.fetch_offset,
-        last_fetched_epoch=partition.last_fetched_epoch,
-        log_start_offset=partition.log_start_offset,
-        partition_max_bytes=partition.bytes_max,
-        replica_directory_id=None if directory_id is None else to_uuid(directory_id),
-        high_watermark=partition.high_watermark,
-    )
-
-
-def forget_what_is_newer(partition: FetchPartition, version: int) -> None:
-    if version < 5:
-        partition.log_start_offset = -1
-    if version < 9:
-        partition.current_leader_epoch = -1
-    if version < 12:
-        partition.last_fetched_epoch = -1
-    if version < 17:
-        partition.replica_directory_id = None
-    if version < 18:
-        partition.high_watermark = HIGH_WATERMARK_UNTOLD
-
-
-def as_version_tells(request: FetchRequest, version: int) -> FetchRequest:
-    """The request without what its version cannot tell."""
-    topics: list[FetchTopic | ForgottenTopic] = [*request.topics, *request.forgotten_topics]
-    for topic in topics:
-        if version >= 13:
-            topic.name = None
-        else:
-            topic.topic_id = None
-    for wanted in request.topics:
-        for partition in wanted.partitions:
-            forget_what_is_newer(partition, version)
-    if version < 7:
-        request.session_id, request.session_epoch, request.forgotten_topics = 0, -1, []
-    if version < 11:
-        request.rack_id = ""
-    if version < 12:
-        request.cluster_id = None
-    if version < 15:
-        request.replica_epoch = -1
-    return request
 
 
 def kio_response_partition(module: ModuleType, partition: FetchResponsePartition) -> KioEntity:
@@ -260,13 +131,6 @@ def kio_response(response: FetchResponse, version: int) -> KioEntity:
         ),
         **values,
     )
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@given(request=fetch_requests)
-def test_a_request_that_kio_wrote_is_read_with_equal_values(version: int, request: FetchRequest) -> None:
-    data = kio_write(kio_request(request, version))
-    assert read_fetch_request(view_of(data), version) == as_version_tells(request, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -12,7 +12,6 @@ from kio.index import load_request_schema
 from protocol.api_versions import API_VERSIONS, ApiRange, range_of
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
-from protocol.fetch import read_fetch_request
 from protocol.limits import MIB
 from protocol.messages import read_request
 from protocol.produce import read_produce_request
@@ -40,8 +39,6 @@ def read_all(frame: RequestFrame) -> None:
     finally:
         if frame.api_key == 0:
             read_produce_request(frame.body, frame.api_version)
-        if frame.api_key == 1:
-            read_fetch_request(frame.body, frame.api_version)
 
 
 def send(data: bytes) -> None:

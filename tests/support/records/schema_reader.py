@@ -18,7 +18,6 @@ from kio.static.protocol import Entity
 from protocol.errors import MalformedRequest
 from protocol.limits import ARRAY_LENGTH_MAX
 from protocol.wire import (
-    INT8,
     INT32,
     INT64,
     NO_UUID,
@@ -201,7 +200,7 @@ def _nullable_structure_reader(read_structure: _Reader) -> _Reader:
     """A marker byte, negative for null, comes first (KIP-893)."""
 
     def read_nullable_structure(view: memoryview, position: int, budget: _Budget) -> tuple[object, int]:
-        (marker,) = INT8.unpack_from(view, position)
+        (marker,) = struct.unpack_from(">b", view, position)
         return (None, position + 1) if marker < 0 else read_structure(view, position + 1, budget)
 
     return read_nullable_structure

@@ -95,7 +95,8 @@ class TestStructures:
 
     def test_tagged_ones_and_their_defaults(self) -> None:
         read = reading(FetchRequest)
-        assert read(FETCH + b"\0").replica_state == {"replica_id": -1, "replica_epoch": -1}
+        state = read(FETCH + b"\0").replica_state
+        assert (state.replica_id, state.replica_epoch) == (-1, -1)
         request = read(FETCH + REPLICA_STATE)
         assert plain_fields(request.replica_state) == {"replica_id": 5, "replica_epoch": 6}
         assert request.cluster_id is None
