@@ -129,7 +129,7 @@ GROUP_MEMBERS_LISTED_MAX = 20_000
 """Members in one answer that describes groups, those of the group that comes to it included: clients ask again for the
 rest."""
 INLINE_ROWS_MAX = 2_000
-"""Partitions or topics whose request is read, or whose answer is written, on the loop, in about 10 ms; more in a
+"""Partitions or topics whose request is read, or whose answer is written, on the loop, in a few ms; more in a
 thread."""
 TAGGED_FIELDS_MAX = 128
 """Tagged fields of one structure; Kafka knows fewer than ten for any."""

@@ -89,9 +89,9 @@ def _row_counter(api_key: int, api_version: int) -> RowCounter:
 def response_type(api_key: int, api_version: int) -> type[ResponsePayload]:
     """kio's entity of an API's response in a version."""
     module = load_payload_module(api_key, api_version, EntityType.response)
-    (found,) = (
+    (entity_type,) = (
         value
         for value in vars(module).values()
         if isinstance(value, type) and getattr(value, "__type__", None) is EntityType.response
     )
-    return found
+    return entity_type

@@ -107,8 +107,8 @@ class _Reads:
         if schema.is_flexible:
             values |= self._tagged_fields(schema)
         self.flush()
-        made = self._source.bind(_structure_type(schema), schema.name)
-        return f"{made}({', '.join(values[field.name] for field in schema.fields)})"
+        structure_type = self._source.bind(_structure_type(schema), schema.name)
+        return f"{structure_type}({', '.join(values[field.name] for field in schema.fields)})"
 
     def field(self, field: FieldSchema, *, is_flexible: bool) -> str:
         """The expression of a field's value."""
@@ -129,10 +129,10 @@ class _Reads:
             self._source.line(f"{self._targets[0]} = data[p]")
             width = 1
         else:
-            packed = struct.Struct(">" + "".join(self._formats))
-            unpack = self._source.bind(packed.unpack_from, "unpack")
+            run = struct.Struct(">" + "".join(self._formats))
+            unpack = self._source.bind(run.unpack_from, "unpack")
             self._source.line(f"{', '.join(self._targets)}, = {unpack}(data, p)")
-            width = packed.size
+            width = run.size
         self._source.line(f"p += {width}")
         self._formats.clear()
         self._targets.clear()
@@ -160,12 +160,12 @@ class _Reads:
         is_string = field.kafka_type == "string"
         length = self._length("h" if is_string else "i", field.name, is_flexible=is_flexible)
         value, end = self._source.fresh(field.name), self._source.fresh("end")
-        taken = f"{value} = data[p:{end}]" + (".decode()" if is_string else "")
+        take = f"{value} = data[p:{end}]" + (".decode()" if is_string else "")
         if not field.is_nullable:
             self._source.line(f"{end} = p + {length}")
             with self._source.block(f"if not p <= {end} <= size:"):
                 self._source.line(f"reject_text({length}, size - p)")
-            self._source.line(taken)
+            self._source.line(take)
             self._source.line(f"p = {end}")
             return value
         with self._source.block(f"if {length} < 0:"):
@@ -174,7 +174,7 @@ class _Reads:
             self._source.line(f"{end} = p + {length}")
             with self._source.block(f"if {end} > size:"):
                 self._source.line(f"reject_text({length}, size - p)")
-            self._source.line(taken)
+            self._source.line(take)
             self._source.line(f"p = {end}")
         return value
 
@@ -208,9 +208,9 @@ class _Reads:
         self._source.line(f"{elements} = []")
         self._source.line(f"{append} = {elements}.append")
         with self._source.block(f"for _ in range({count}):"):
-            made = self.field(element, is_flexible=is_flexible)
+            expression = self.field(element, is_flexible=is_flexible)
             self.flush()
-            self._source.line(f"{append}({made})")
+            self._source.line(f"{append}({expression})")
         self._source.line(f"{value} = tuple({elements})")
 
     def _nullable_structure(self, schema: StructureSchema) -> str:
@@ -227,16 +227,16 @@ class _Reads:
         """The expressions of the tagged fields. Nearly always there is none, which is one byte."""
         count = self._fixed("B", "tags_count")
         self.flush()
-        tagged = schema.tagged_fields
+        tagged_fields = schema.tagged_fields
         values: dict[str, str] = {}
-        for _, field in tagged:
+        for _, field in tagged_fields:
             values[field.name] = self._source.fresh(field.name)
             self._source.line(f"{values[field.name]} = {self._source.bind(_default(field), 'default')}")
         tags = self._source.fresh("tags")
         with self._source.block(f"if {count}:"):
-            tags_end = tagged[-1][0] + 1 if tagged else 0
+            tags_end = tagged_fields[-1][0] + 1 if tagged_fields else 0
             self._source.line(f"{tags}, p = read_tagged_fields(data, p - 1, tags_end={tags_end})")
-            for tag, field in tagged:
+            for tag, field in tagged_fields:
                 read = self._source.bind(_tagged_reader(field, self._title, is_flexible=True), "read_tagged")
                 with self._source.block(f"if {tag} in {tags}:"):
                     self._source.line(f"{values[field.name]}, elements_left = {read}({tags}[{tag}], elements_left)")

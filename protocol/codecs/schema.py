@@ -78,8 +78,8 @@ class StructureSchema:
     @property
     def tagged_fields(self) -> list[tuple[int, FieldSchema]]:
         """The tagged fields, in ascending order of their tags."""
-        tagged = [(field.tag, field) for field in self.fields if field.tag is not None]
-        return sorted(tagged, key=lambda item: item[0])
+        fields_by_tag = [(field.tag, field) for field in self.fields if field.tag is not None]
+        return sorted(fields_by_tag, key=lambda item: item[0])
 
     @property
     def is_fixed(self) -> bool:

@@ -46,9 +46,9 @@ class FunctionSource:
 
     def bind(self, value: object, name: str) -> str:
         """The name by which the lines may use a value."""
-        bound = self.fresh(name)
-        self._namespace[bound] = value
-        return bound
+        bound_name = self.fresh(name)
+        self._namespace[bound_name] = value
+        return bound_name
 
     def compiled(self, function_name: str) -> object:
         """The function that the lines define. Tracebacks show its lines."""

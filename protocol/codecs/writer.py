@@ -145,10 +145,10 @@ class _Writes:
     def _packed(self) -> str:
         """The expression of what is of fixed width since the last variable value."""
         pack = self._source.bind(Struct(">" + "".join(self._formats)).pack, "pack")
-        packed = f"{pack}({', '.join(self._expressions)})"
+        call = f"{pack}({', '.join(self._expressions)})"
         self._formats.clear()
         self._expressions.clear()
-        return packed
+        return call
 
     def _length(self, value_format: str, length: str, *, is_flexible: bool) -> None:
         """Write a length, -1 for null, behind what is of fixed width. A compact one is a varint, larger by 1."""
@@ -240,7 +240,7 @@ class _Writes:
             value = self._source.fresh(field.name)
             self._source.line(f"{value} = {self._expression(field, values)}")
             write = self._source.bind(_tagged_writer(field, self._title, is_flexible=True), "write_tagged")
-            compared = f"tuple({value})" if field.is_array else value
-            with self._source.block(f"if {compared} != {self._source.bind(field.default, 'default')}:"):
+            comparable = f"tuple({value})" if field.is_array else value
+            with self._source.block(f"if {comparable} != {self._source.bind(field.default, 'default')}:"):
                 self._source.line(f"{tags}.append(({tag}, {write}({value})))")
         self._source.line(f"out += pack_tagged_fields({tags})")
