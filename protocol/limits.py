@@ -131,6 +131,8 @@ rest."""
 INLINE_ROWS_MAX = 2_000
 """Partitions or topics whose request is read, or whose answer is written, on the loop, in a few ms; more in a
 thread."""
+NUMBER_PACKERS_MAX = 127
+"""The longest array of numbers whose packer is kept. Most such arrays are replicas, and few."""
 TAGGED_FIELDS_MAX = 128
 """Tagged fields of one structure; Kafka knows fewer than ten for any."""
 RECEIVE_BUFFER_FIRST_BYTES = 4 * KIB

@@ -16,7 +16,7 @@ from protocol.limits import ARRAY_LENGTH_MAX, TAGGED_FIELDS_MAX
 
 Buffer = bytes | bytearray | memoryview
 View = TypeVar("View", bytes, memoryview)
-"""What is read: slices of bytes are copies."""
+"""The bytes of a message. Slices of `bytes` are copies."""
 
 UNREADABLE: Final = (struct.error, IndexError, UnicodeDecodeError)
 """Errors of reading beyond the end, or of text that is not UTF-8."""

@@ -29,13 +29,13 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 @dataclass(slots=True, kw_only=True)  # to make a frozen one takes twice as long
 class FetchRequest:
-    """What a client wants to fetch, and how."""
+    """The partitions that a client fetches, and its limits."""
 
     max_wait_ms: int
     bytes_min: int
     bytes_max: int
     isolation_level: int
-    """As the client sent it, which may be none of `txn.isolation`."""
+    """The number that the client sent, which may be none of `txn.isolation`."""
     session_id: int
     session_epoch: int
     requested: Sequence[RequestedPartition]

@@ -14,7 +14,7 @@ many more elements the message may have.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final, cast
 
@@ -83,7 +83,7 @@ def _default(field: FieldSchema) -> object:
     """The value of a tagged field that is left out."""
     if field.structure is None or field.is_array:
         return field.default
-    return msgspec.convert(field.default, _structure_type(field.structure))
+    return _structure_type(field.structure)(**cast("Mapping[str, object]", field.default))
 
 
 class _Reads:

@@ -29,7 +29,7 @@ FIXED_FORMATS: Final[Mapping[str, str]] = {
 }
 """The types with a fixed width, and their format for `struct`, big-endian. The others: string, bytes and records."""
 _WITH_NULL: Final = frozenset({"datetime_i64", "uuid"})
-"""Those that have a value which kio shows as None."""
+"""Types with a value that kio shows as None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class FieldSchema:
 
     name: str
     kafka_type: str
-    """As kio calls it; empty where `structure` is the type."""
+    """kio's name of the type; empty where `structure` is the type."""
     structure: "StructureSchema | None"
     is_array: bool
     is_nullable: bool

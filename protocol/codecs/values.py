@@ -1,28 +1,37 @@
-"""What generated codecs call: values whose form in Python is not that on the wire, and rejections of lengths."""
+"""Functions that generated codecs call: for values whose form in Python is not that on the wire, and bad lengths."""
 
 import struct
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final, NoReturn
-from uuid import UUID
+from typing import Final, NoReturn, Protocol
+
+from kio.static.constants import uuid_zero
 
 from protocol.errors import MalformedRequest
-from protocol.limits import ARRAY_LENGTH_MAX
+from protocol.limits import ARRAY_LENGTH_MAX, NUMBER_PACKERS_MAX
 from protocol.wire import NO_UUID
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _TIMEDELTA_FIRST_MS: Final = timedelta.min // _MILLISECOND
 _TIMEDELTA_LAST_MS: Final = timedelta.max // _MILLISECOND
-_COUNT_KEPT_MAX: Final = 127
-"""Most arrays of numbers are those of replicas. Packers of longer ones are made again, so that few are kept."""
+_UUID: Final = type(uuid_zero)
 
 
-def uuid_of(uuid_bytes: bytes) -> UUID | None:
+class Uuid(Protocol):
+    """An id as kio has it: no module of the core makes ids, so none imports `uuid`."""
+
+    @property
+    def bytes(self) -> bytes:
+        """The id's 16 bytes."""
+        ...
+
+
+def uuid_of(data: bytes) -> Uuid | None:
     """The id in 16 bytes; None for Kafka's ZERO_UUID."""
-    return None if uuid_bytes == NO_UUID else UUID(bytes=uuid_bytes)
+    return None if data == NO_UUID else _UUID(bytes=data)
 
 
-def uuid_bytes(uuid: UUID | None) -> bytes:
+def uuid_bytes(uuid: Uuid | None) -> bytes:
     """The 16 bytes of an id; Kafka's ZERO_UUID for None."""
     return NO_UUID if uuid is None else uuid.bytes
 
@@ -70,6 +79,6 @@ class NumberPackers(dict[int, Callable[..., bytes]]):
 
     def __missing__(self, count: int) -> Callable[..., bytes]:
         pack = struct.Struct(f">{self._length_format}{count}{self._number_format}").pack
-        if count <= _COUNT_KEPT_MAX:
+        if count <= NUMBER_PACKERS_MAX:
             self[count] = pack
         return pack

@@ -232,7 +232,7 @@ class _Writes:
         return self._source.block("else:")
 
     def _tagged_fields(self, schema: StructureSchema, values: str) -> None:
-        """Those that have not their default, in the order of their tags."""
+        """Write the tagged fields that do not have their default, in the order of their tags."""
         tags = self._source.fresh("tags")
         self.flush()
         self._source.line(f"{tags} = []")
