@@ -23,10 +23,11 @@ from protocol.auth.operations import Operation, ResourceType
 from protocol.auth.principals import ANONYMOUS, Principal
 from protocol.errors import ErrorCode
 from protocol.limits import DELEGATION_TOKEN_RENEWERS_MAX, DELEGATION_TOKEN_TIME_MS_MAX, SECURITY_NAME_CHARS_MAX
+from protocol.messages import response_type
 from tests.support.acls import make_acl
 from tests.support.agent.audit_logs import KeptAuditLog
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths, services_of
-from tests.support.handlers.handler_client import answered, frame_of, handled, response_type
+from tests.support.handlers.handler_client import answered, frame_of, handled
 from tests.support.handlers.stalled_ledger import Impatient, never
 from tests.support.records.kio_messages import KioEntity, kio_read
 

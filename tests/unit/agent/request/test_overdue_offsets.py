@@ -10,10 +10,11 @@ from agent.request.offset_commits import commit_timeout_s
 from agent.request.services import Request, Services
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
+from protocol.messages import response_type
 from protocol.relay import CHANGING_OFFSETS
 from tests.support.agent.ledger_parts import until
 from tests.support.handlers.committed_offsets import NONE, closed_gate, commit, offsets_of, serving, told
-from tests.support.handlers.handler_client import answered, frame_of, handled, response_type
+from tests.support.handlers.handler_client import answered, frame_of, handled
 from tests.support.handlers.transactions import ID, begun
 from tests.support.records.kio_messages import KioEntity, kio_read
 

@@ -47,7 +47,9 @@ def test_many_numbers_take_as_long_as_a_structure() -> None:
 
 
 def test_counting_stops_once_there_are_many() -> None:
-    topics = [{"partitions": [{}] * (ROWS_MAX - 5)}] * 2
-    assert counted(OffsetCommitResponse, {"topics": topics}) == 2 * ROWS_MAX - 8
-    topics = [{"partitions": [{}] * (ROWS_MAX + 1)}] * 20
-    assert counted(OffsetCommitResponse, {"topics": topics}) == 20 + ROWS_MAX + 1, "the others are not looked at"
+    def of_topics(count: int, partitions: int) -> int:
+        row: Mapping[str, Any] = {}
+        return counted(OffsetCommitResponse, {"topics": [{"partitions": [row] * partitions}] * count})
+
+    assert of_topics(2, 15) == 2 + 15 + 15
+    assert of_topics(20, 21) == 20 + 21, "the other topics are not looked at"
