@@ -12,7 +12,7 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from protocol.connection import RequestFrame
 from protocol.errors import MalformedRequest
 from protocol.limits import REQUEST_METADATA_BYTES_MAX
-from protocol.messages import read_request, write_body, write_response
+from protocol.messages import count_rows, read_request, write_body, write_response
 from tests.support.records.kio_messages import kio_read
 from tests.support.records.message_values import plain_fields
 
@@ -141,6 +141,11 @@ class TestAnswering:
         answer = {"error_code": ErrorCode.none, "api_keys": ()}
         assert write_response(frame_of(18, 3, b""), answer) == [b"\0\0\0\7" + b"\0\0\1\0\0\0\0\0"]
         assert write_body(18, 3, answer) == b"\0\0\1\0\0\0\0\0", "a body that is kept has no header"
+
+    def test_rows_are_counted_as_the_version_has_them(self) -> None:
+        answer = {"brokers": [{}], "topics": [{"partitions": [{}, {}]}], "coordinators": [{}] * 5}
+        assert count_rows(frame_of(3, 12, b""), answer) == 1 + 1 + 2
+        assert count_rows(frame_of(10, 4, b""), answer) == 5
 
     def test_a_field_without_a_default_has_to_be_there(self) -> None:
         with pytest.raises(KeyError, match="error_code"):
