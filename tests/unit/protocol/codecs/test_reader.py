@@ -8,6 +8,7 @@ from kio.schema.describe_topic_partitions.v0.request import DescribeTopicPartiti
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest
 from kio.schema.fetch.v15.request import FetchRequest
 from kio.schema.heartbeat.v0.request import HeartbeatRequest as HeartbeatRequest0
+from kio.schema.heartbeat.v3.request import HeartbeatRequest as HeartbeatRequest3
 from kio.schema.heartbeat.v4.request import HeartbeatRequest
 from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
@@ -54,6 +55,12 @@ class TestTexts:
     def test_what_is_no_text(self, body: bytes, why: str) -> None:
         with pytest.raises(MalformedRequest, match=why):
             reading(HeartbeatRequest)(body)
+
+    def test_one_at_the_end_that_is_cut_off(self) -> None:
+        read, body = reading(HeartbeatRequest3), b"\0\1g\0\0\0\5\0\0" + b"\0\2id"
+        assert read(body).group_instance_id == "id"
+        with pytest.raises(MalformedRequest, match="2 bytes, but 1 remain"):
+            read(body[:-1])
 
 
 class TestArrays:
