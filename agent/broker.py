@@ -283,6 +283,7 @@ class Broker:
             is_leader=lambda: self._maintenance_leader.is_leader,
             now_ms=context.proposed_time,
             clock=context.clock,
+            pass_interval_ms=self._settings.archive_interval_s * 1000,
         )
         self.ledger_metrics = LedgerMetrics(
             ledger=self._ledger, is_leader=lambda: self._maintenance_leader.is_leader, clock=context.clock

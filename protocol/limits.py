@@ -1066,6 +1066,8 @@ METRIC_LEDGER_INTERVAL_S = 1.0
 """The time between two such requests, at least."""
 LOOP_LAG_INTERVAL_S = 1.0
 """How often the lag of the event loop is measured."""
+METRIC_CHUNKS_BEFORE_MAX = 100
+"""Chunks without timestamps that are passed over for the time at which the records of an archived one began to come."""
 METRIC_ROWS_PER_TURN = 50
 """Partitions and committed offsets, 10 to 20 us each, that are looked at for a scrape before other tasks run."""
 METRIC_REFRESH_SHARE_MAX = 0.05
