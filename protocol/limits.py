@@ -820,6 +820,10 @@ SESSION_CHECKS_PER_FULL_CHECK = 6
 """Every so many checks ask about all sessions: the agent that is responsible for one may be gone too."""
 SESSION_END_SECOND_TRY_S = 0.5
 """How long agents that are not responsible for a lost session wait before they end it: the responsible one may have."""
+SESSION_RETURN_SECONDS_MAX = 5.0
+"""For so long after an outage of the ledger an agent ends no session of others: they return as it did.
+
+Each asks for a new session every `LEDGER_RETRY_SECONDS_MAX` at least."""
 SESSION_WATCH_RETRY_S = 1.0
 RULES_CHECK_INTERVAL_S = 3.0
 """How often it is looked whether every live agent knows newer rules (safety rule S3)."""

@@ -102,6 +102,11 @@ class LedgerClient:
         return self.writer.confirmed_s
 
     @property
+    def returned_s(self) -> float:
+        """The last monotonic time at which the ledger answered after an outage of more than a lease's time, or -inf."""
+        return self.writer.returned_s
+
+    @property
     def is_confirmed(self) -> bool:
         """Whether that is within a lease's time. Else the session may be over, and other agents may know more (S4)."""
         return self.writer.is_confirmed

@@ -128,6 +128,9 @@ class LedgerWriter:
         self._is_closed = False
         self.session = SessionId(-1)
         """The newest session that the ledger gave. Objects are put under `until_live` alone."""
+        self.returned_s = -math.inf
+        """The last monotonic time at which the ledger answered after an outage that was longer than a lease."""
+        self._answered_s: float | None = None
         self._confirmed_s = 0.0
         self._views: deque[tuple[float, Position]] = deque(maxlen=LEDGER_VIEWS_REMEMBERED_MAX)
         """The times of requests to the ledger, and its position in each answer, until that position is applied."""
@@ -348,6 +351,10 @@ class LedgerWriter:
 
     def _confirm(self, session: SessionId, request_s: float, position: Position) -> None:
         """At `request_s` the session was alive, and the ledger ended at `position` or before."""
+        now_s = self._clock.monotonic_s()
+        if self._answered_s is not None and now_s - self._answered_s > LEDGER_SESSION_SECONDS:
+            self.returned_s = now_s
+        self._answered_s = now_s
         if session == self.session and not (self._views and request_s - self._views[-1][0] < LEDGER_VIEW_SECONDS_MIN):
             self._views.append((request_s, position))
 
