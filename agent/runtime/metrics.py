@@ -389,8 +389,8 @@ class Metrics:
         )
         self.build_info = self._gauge(
             "build_info",
-            "Always 1; the labels are the versions of the program, of the newest rules that it knows and of Python, and "
-            "the agent's zone, which may be empty.",
+            "Always 1; the labels are the versions of the program, of the newest rules that it knows and of Python, "
+            "and the agent's zone, which may be empty.",
             ("version", "rules", "python", "zone"),
         )
         self.rules_version = self._gauge(
