@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.chart import expectations
 from tests.chart.rendering import (
@@ -26,6 +27,7 @@ from tests.chart.rendering import (
     setup_text,
     template,
 )
+from tools.kube_lab.images import ETCD_IMAGE
 
 VERSIONS = (LOWEST, HIGHEST)
 ODD_NAMES = Path(__file__).with_name("odd_names.yaml")
@@ -181,6 +183,16 @@ def test_a_member_of_etcd_can_return_without_its_volume() -> None:
     assert "--initial-cluster-state=existing" in agent_container(etcd)["args"]
     (etcd,) = setup("etcd").all("StatefulSet")
     assert "--initial-cluster-state=new" in agent_container(etcd)["args"]
+
+
+def test_the_image_of_etcd_is_the_published_one_that_compose_and_the_lab_use() -> None:
+    """Docker Hub has no official image `etcd`: a name without a registry cannot be pulled."""
+    (etcd,) = setup("etcd").all("StatefulSet")
+    image = agent_container(etcd)["image"]
+    compose = yaml.safe_load((CHART.parent / "compose.yaml").read_text(encoding="utf-8"))
+    assert image == ETCD_IMAGE
+    assert compose["services"]["etcd"]["image"] == f"${{ETCD_IMAGE:-{image}}}"
+    assert image.startswith("quay.io/coreos/etcd:v")
 
 
 def test_a_certificate_has_addresses_among_its_further_names() -> None:
