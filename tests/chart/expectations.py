@@ -116,7 +116,7 @@ def agents_have_the_names_of_pods_and_know_their_zone(manifests: Manifests) -> N
         assert known["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
         assert known["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
         assert known["PENSTOCK_NAME"] == "$(POD_NAME)"
-        assert toml(manifests)["name-is-mine"] is True
+        assert toml(manifests)["take-over-name"] is True
         assert known["PENSTOCK_CONFIG"] == CONFIG_FILE
         zone = each["spec"]["template"]["metadata"]["labels"].get("penstock-zone")
         label = {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}

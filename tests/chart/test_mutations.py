@@ -140,7 +140,7 @@ ADDRESSES = (
         "production",
     ),
     Mutation("_listeners.tpl", 'ternary "SSL" "PLAINTEXT"', 'ternary "PLAINTEXT" "PLAINTEXT"', "tls"),
-    Mutation("_settings.tpl", '"name-is-mine" true', '"name-is-mine" false'),
+    Mutation("_settings.tpl", '"take-over-name" true', '"take-over-name" false'),
     Mutation("_listeners.tpl", '"[::]" "0.0.0.0"', '"[::]" "127.0.0.1"'),
     Mutation("_settings.tpl", 'printf "https://%s:9644"', 'printf "http://%s:9644"', "tls"),
     Mutation("services.yaml", "clusterIP: None", "type: ClusterIP"),
