@@ -171,6 +171,12 @@ OTHERS = (
     Mutation("network.yaml", "policyTypes: [Ingress, Egress]", "policyTypes: [Ingress]", "one-address"),
     Mutation("network.yaml", "- {protocol: UDP, port: 5353}", "", "one-address"),
     Mutation("network.yaml", "values: [audit, recover, test]", "values: [audit, test]", "one-address"),
+    Mutation(
+        "network.yaml",
+        "- {protocol: TCP, port: http}\n      from:\n        {{- toYaml",
+        "- {protocol: TCP, port: kafka}\n      from:\n        {{- toYaml",
+        "production",
+    ),
     Mutation("network.yaml", '"hasRelay" "")', '"hasRelay" "true")', "one-address"),
     Mutation("network.yaml", "- {protocol: UDP, port: 53}", "", "one-address"),
     Mutation("network.yaml", '{{- include "penstock.etcdSelector" .root | nindent 10 }}', "app: etcd", "etcd"),

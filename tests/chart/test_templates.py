@@ -1,5 +1,6 @@
 """Every supported set-up renders into manifests that Kubernetes accepts, and that agents can run with."""
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -210,6 +211,16 @@ def test_a_policy_allows_the_ports_that_the_urls_name() -> None:
     policy = render(SETUPS["minimal"], values=[*urls, "networkPolicy.enabled=true"]).named("NetworkPolicy")["spec"]
     ports = [[port["port"] for port in rule["ports"]] for rule in policy["egress"]]
     assert ports[2:] == [[2379, 12379, 2479], [443, 9000]]
+
+
+@pytest.mark.parametrize("value", ["monitoring", "engines"])
+def test_a_policy_lets_prometheus_and_engines_reach_the_http_port_alone(value: str) -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "others"}}}
+    clients = 'networkPolicy.clients=[{"ipBlock":{"cidr":"192.0.2.0/24"}}]'
+    values = ["networkPolicy.enabled=true", clients, f"networkPolicy.{value}={json.dumps([peer])}"]
+    policy = render(SETUPS["minimal"], values=values).named("NetworkPolicy")["spec"]
+    reached = [rule["ports"] for rule in policy["ingress"] if peer in rule["from"]]
+    assert reached == [[{"protocol": "TCP", "port": "http"}]]
 
 
 @pytest.mark.parametrize(("name", "account"), [("", "default"), ("records", "records")])
