@@ -1,4 +1,4 @@
-"""The alerts: what is wrong, for how long before somebody is told, and how urgent it is.
+"""The alerts: what is wrong, for how long before an alert is sent, and how urgent it is.
 
 Rule: metrics of the whole cluster come from the maintenance leader alone, so `max` and `sum` by job hold over its
 handover. Every alert is of one cluster, which is one `job`. Each has a section of its name in
@@ -14,7 +14,7 @@ from protocol.limits import CONNECTIONS_MAX
 PAGE: Final = "page"
 """People who use the cluster notice it."""
 TICKET: Final = "ticket"
-"""They will, if nobody does anything."""
+"""They will notice it later, unless an operator acts."""
 RUNBOOK: Final = "docs/operations/alerts.md"
 """The page with a section for each alert, relative to Penstock's sources."""
 RUNBOOK_MARK: Final = "RUNBOOK_URL"
@@ -22,9 +22,11 @@ RUNBOOK_MARK: Final = "RUNBOOK_URL"
 AGENTS_MIN: Final = 1
 """How many agents rules.yaml expects; the chart puts two thirds of its replicas there."""
 AGENTS_MIN_MARK: Final = "AGENTS_MIN"
-"""Stands for that number in the expression."""
+"""The chart replaces it by that number in the expression."""
 AGENTS_JOB_MARK: Final = "{AGENTS_JOB}"
-"""Stands for a selector: the chart's number of agents is that of its own cluster, where it knows that cluster's job."""
+"""The chart replaces it by a selector, as its number of agents is that of its own cluster; by nothing where it does not
+know that cluster's job.
+"""
 NEAR_LIMIT_RATIO: Final = 0.8
 MEMORY_RATIO_MAX: Final = 0.9
 
