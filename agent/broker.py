@@ -169,7 +169,7 @@ class Broker:
         await self._ledger.open(
             self._start_session(endpoints),
             is_holding_rules=is_rules_held is True,
-            is_name_mine=self._settings.is_name_mine,
+            is_taking_over_name=self._settings.is_taking_over_name,
             waits=self._waits,
         )
         self._supervisor.start("ledger writer", self._ledger.writer.run, is_restarted=False)

@@ -237,7 +237,7 @@ class Archiver:
                 return None
             if not isinstance(outcome, Done):
                 self._failure = PassFailed(str(outcome))
-                self._metrics.archive_passes.labels("refused").inc()
+                self._metrics.archive_passes.labels("rejected").inc()
                 log.info(
                     "the ledger rejected an archive pass; it is planned again",
                     extra={"topic": planned.name, "outcome": str(outcome)},

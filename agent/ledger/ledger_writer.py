@@ -98,7 +98,7 @@ class LedgerWriter:
     """The agent's description of itself, for each session that it opens: set before `open`."""
     is_holding_rules: bool
     """Whether the agent is to hold the rules version of a cluster that has one: set before `open`."""
-    is_name_mine = False
+    is_taking_over_name = False
     """Whether the first session ends that of another process under the agent's name, instead of waiting for its end."""
 
     def __init__(
@@ -201,7 +201,7 @@ class LedgerWriter:
         Only at the start: of two processes that claim one name the older one waits, and they do not end each other.
         What the session appended before is applied before this agent's first entry, and it appends nothing after (S12).
         """
-        if not self.is_name_mine or self.session >= 0 or held.session is None:
+        if not self.is_taking_over_name or self.session >= 0 or held.session is None:
             return False
         try:
             await self._ledger.revoke_session(self.agent.name, held.session)

@@ -332,9 +332,9 @@ class Metrics:
         )
         self.archive_passes = self._counter(
             "archive_passes",
-            "Archive passes, by outcome.",
+            "Archive passes, by outcome: done, retried, rejected by the ledger, failed.",
             ("outcome",),
-            known=("done", "retried", "refused", "failed"),
+            known=("done", "retried", "rejected", "failed"),
         )
         self.archive_unreadable_chunks = self._gauge(
             "archive_unreadable_chunks",

@@ -22,6 +22,8 @@ from tools.oci import Image, LayerWriter, write_archive
 from tools.steps import SetupFailed, ensure
 
 PAUSE_IMAGE = "localhost/pause:1"
+ETCD_IMAGE = f"quay.io/coreos/etcd:{pins.ETCD}"
+"""The name that the chart's values have, so the lab installs the chart with its own defaults."""
 EPOCH = "2020-01-01T00:00:00Z"
 DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
@@ -83,7 +85,7 @@ def ensure_store(folder: Path, archives: Sequence[Path], unpack: Import) -> Path
             work = Path(temporary)
             small = [
                 _write(work, "pause.tar", PAUSE_IMAGE, pause_program()),
-                _write(work, "etcd.tar", f"etcd:{pins.ETCD}", etcd_program()),
+                _write(work, "etcd.tar", ETCD_IMAGE, etcd_program()),
             ]
             unpack(partial, [*archives, *small])
 

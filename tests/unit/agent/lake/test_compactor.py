@@ -177,7 +177,7 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.ledger.propose(delete_before(3))
         assert await file_compactor(parts, store, lake).compact(TOPIC) is None
-        assert outcomes(parts, "refused") == 1
+        assert outcomes(parts, "rejected") == 1
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES))
 
 
