@@ -1,5 +1,6 @@
 """A release of the chart in the lab: its agents, and what is done to it."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ class Pod:
 
     name: str
     node: str
+    tag: str
+    """Of its image."""
     address: str
     is_ready: bool
     restarts: int
@@ -55,6 +58,17 @@ class Release:
         self.lab.install(self.name, self.namespace, *self.options, *options)
         self.wait_until_ready()
 
+    def revision(self) -> int:
+        """The number of its last installation, upgrade or rollback."""
+        history = self.lab.helm("history", self.name, "--namespace", self.namespace, "--output=json")
+        return max(int(each["revision"]) for each in json.loads(history))
+
+    def roll_back(self, *options: str) -> None:
+        """Return to the revision before, or to one that `options` name, and wait until all of it is ready."""
+        words = ("--namespace", self.namespace, "--wait", "--timeout=3m")
+        self.lab.helm("rollback", self.name, *words, *options)
+        self.wait_until_ready()
+
     def uninstall(self) -> None:
         self.lab.helm("uninstall", self.name, "--namespace", self.namespace, "--wait")
 
@@ -74,6 +88,7 @@ class Release:
                 Pod(
                     name=item["metadata"]["name"],
                     node=item["spec"].get("nodeName", ""),
+                    tag=item["spec"]["containers"][0]["image"].rpartition(":")[2],
                     address=item["status"].get("podIP", ""),
                     is_ready=status.get("ready", False),
                     restarts=status.get("restartCount", 0),

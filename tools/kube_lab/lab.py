@@ -101,7 +101,7 @@ class Lab:
         try:
             return self.helm(
                 *("upgrade", "--install", release, str(CHART), "--namespace", namespace, "--wait", "--timeout=3m"),
-                *("--values", str(VALUES), "--set", f"image.tag={self.image.version}"),
+                *("--values", str(VALUES), "--set", f"image.tag={self.image.tag}"),
                 *("--set", f"store.url=s3://{BUCKET}/{namespace}/{release},store.endpoint={STORE_ENDPOINT}"),
                 *options,
             )
