@@ -13,6 +13,8 @@ from tests.kube.load import Load, load
 from tests.kube.newer_image import write_newer_image
 from tests.kube.pauses import Pause, Pauses
 from tests.kube.release import Release
+from tests.support.older_sources import extract
+from tools.image import previous_commit
 from tools.kube_lab.images import PenstockImage, ensure_previous_image, find_image, read_image
 from tools.kube_lab.lab import Lab, running_lab
 from tools.steps import SetupFailed
@@ -80,6 +82,12 @@ def previous_image(request: pytest.FixtureRequest) -> PenstockImage:
         pytest.fail(str(error), pytrace=False)
     request.config.stash[_PAUSES].notes.append(f"The release before is that of commit {found.revision[:12]}")
     return found
+
+
+@pytest.fixture(scope="session")
+def previous_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart of the release before."""
+    return extract(previous_commit(), tmp_path_factory.mktemp("previous"), "deploy/chart") / "deploy" / "chart"
 
 
 @pytest.fixture(scope="session")

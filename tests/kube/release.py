@@ -4,12 +4,13 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
 from tests.kube.clients import ClientSettings
 from tests.support.cluster.conditions import wait_until
-from tools.kube_lab.lab import Lab, LabCommandFailed
+from tools.kube_lab.lab import CHART, Lab, LabCommandFailed
 
 READY_SECONDS_MAX = 180.0
 LOST_SECONDS_MAX = 120.0
@@ -53,9 +54,9 @@ class Release:
     def bootstrap(self) -> str:
         return self.address or f"{self.full_name}.{self.namespace}.svc:9092"
 
-    def install(self, *options: str) -> None:
+    def install(self, *options: str, chart: Path = CHART) -> None:
         """Install or upgrade it, and wait until all of it is ready. `options`: those of helm."""
-        self.lab.install(self.name, self.namespace, *self.options, *options)
+        self.lab.install(self.name, self.namespace, *self.options, *options, chart=chart)
         self.wait_until_ready()
 
     def revision(self) -> int:

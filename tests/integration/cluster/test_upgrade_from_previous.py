@@ -3,16 +3,14 @@
 Rule: it is what the lab's scenario `upgrade` does with images, by processes of this machine alone.
 """
 
-import io
-import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from tests.kube.load import load
 from tests.support.cluster.cluster import ClusterFactory
+from tests.support.older_sources import extract
 from tools.image import previous_commit
 from tools.steps import ROOT
 
@@ -24,10 +22,7 @@ TEST_SECONDS_MAX = 900
 @pytest.fixture
 def previous(tmp_path: Path) -> Path:
     """The sources of the commit."""
-    packed = subprocess.run(["git", "-C", ROOT, "archive", previous_commit()], capture_output=True, check=True).stdout
-    with tarfile.open(fileobj=io.BytesIO(packed)) as files:
-        files.extractall(tmp_path / "previous", filter="data")
-    return tmp_path / "previous"
+    return extract(previous_commit(), tmp_path / "previous")
 
 
 def program(source: Path) -> tuple[str | Path, ...]:

@@ -7,6 +7,7 @@ docs/operations/kubernetes.md, Upgrade: by the chart's values. `deploy/previous`
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,18 +16,20 @@ from tests.kube.conftest import StartLoad
 from tests.kube.load import Load
 from tests.kube.release import Release
 from tests.support.cluster.conditions import wait_until
-from tools.kube_lab.images import PenstockImage
+from tools.kube_lab.images import ETCD_IMAGE, PenstockImage
 from tools.kube_lab.lab import Lab, LabCommandFailed
 
 HELD, RAISED = "rulesHold=true", "rulesHold=false"
 
 
 @pytest.fixture(scope="module")
-def upgraded(lab: Lab, previous_image: PenstockImage) -> Iterator[Release]:
-    """A release of the version before, for this module alone: no agent of that version could join it later."""
+def upgraded(lab: Lab, previous_image: PenstockImage, previous_chart: Path) -> Iterator[Release]:
+    """A release of the version before, by its own chart, for this module alone: no agent of that version could join it
+    later."""
     release = Release(lab, "upgraded", "upgraded")
     lab.create_namespace(release.namespace)
-    release.install("--set", f"image.tag={previous_image.tag}")
+    values = f"image.tag={previous_image.tag},etcd.image.repository={ETCD_IMAGE.rpartition(':')[0]}"
+    release.install("--set", values, chart=previous_chart)
     yield release
     release.uninstall()
 
