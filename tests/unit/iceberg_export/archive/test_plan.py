@@ -134,21 +134,22 @@ class TestEarlyPasses:
 
     def test_early_passes_take_a_third_of_the_time(self) -> None:
         schedule = schedule_that_began()
-        assert schedule.has_early_time
+        seen = [schedule.has_early_time]
         schedule.spend_early_time(1_000)
-        assert not schedule.has_early_time
-        schedule.topics_due([], at(1_900))
-        assert not schedule.has_early_time
-        schedule.topics_due([], at(2_100))
-        assert schedule.has_early_time
+        seen.append(schedule.has_early_time)
+        for now_ms in (1_900, 2_100):
+            schedule.topics_due([], at(now_ms))
+            seen.append(schedule.has_early_time)
+        assert seen == [True, False, False, True]
 
     def test_a_long_time_without_early_passes_saves_up_a_second(self) -> None:
         schedule = schedule_that_began()
         schedule.topics_due([], at(10**9))
-        schedule.spend_early_time(999)
-        assert schedule.has_early_time
-        schedule.spend_early_time(1)
-        assert not schedule.has_early_time
+        seen = []
+        for pass_ms in (999, 1):
+            schedule.spend_early_time(pass_ms)
+            seen.append(schedule.has_early_time)
+        assert seen == [True, False]
 
 
 class TestPlanRows:
