@@ -672,6 +672,14 @@ ARCHIVE_AGE_UNSEEN_MS = 900_000
 """The assumed waiting time of records that wait for the archive when an agent starts: the real one is not known. An
 archive interval that is longer, as for files that are written once a day, is not cut short by a restart."""
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
+ARCHIVE_EARLY_AGE_DIVISOR = 15
+ARCHIVE_EARLY_BYTES_DIVISOR = 32
+"""A hot topic is archived early: after 2 s where it has brought 2 MiB, by the defaults. Its passes then take 2,000
+requests for a GiB at most, half as many as the intake of one agent does at that rate."""
+ARCHIVE_EARLY_SHARE = 1 / 3
+"""The part of the time that early passes may take, so that many hot topics wait longer than few."""
+ARCHIVE_EARLY_SAVED_MS_MAX = 1_000
+"""So much of their time is saved up while there are none."""
 ARCHIVE_CHECK_INTERVAL_S = 1.0
 """How often an agent looks for topics that are due."""
 ARCHIVE_RETRY_SECONDS = 0.2
