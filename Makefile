@@ -52,8 +52,8 @@ wheel: ## the wheel penstock-broker, in dist
 image: ## the container image, in dist, for x86-64 Linux; ARGS="--name registry.example/penstock" for another repository
 	@$(PYTHON) -m tools.image $(ARGS)
 
-release: ## wheel, image, chart, dashboards, the archive for Spark and checksums, in dist/penstock-VERSION; publishes nothing
-	@$(PYTHON) -m tools.release
+release: ## wheel, image, chart, dashboards, the archive for Spark and checksums, in dist/penstock-VERSION; publishes nothing; ARGS="--untried-image"
+	@$(PYTHON) -m tools.release $(ARGS)
 
 test: setup-test ## all tests but the slow ones, side by side, with the coverage of the core; ARGS="tests/unit -k batch" chooses
 	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(BESIDE_EACH_OTHER))

@@ -169,7 +169,7 @@ class Broker:
         await self._ledger.open(
             self._start_session(endpoints),
             is_holding_rules=is_rules_held is True,
-            is_name_mine=self._settings.is_name_mine,
+            is_taking_over_name=self._settings.is_taking_over_name,
             waits=self._waits,
         )
         self._supervisor.start("ledger writer", self._ledger.writer.run, is_restarted=False)
@@ -283,6 +283,7 @@ class Broker:
             is_leader=lambda: self._maintenance_leader.is_leader,
             now_ms=context.proposed_time,
             clock=context.clock,
+            pass_interval_ms=self._settings.archive_interval_s * 1000,
         )
         self.ledger_metrics = LedgerMetrics(
             ledger=self._ledger, is_leader=lambda: self._maintenance_leader.is_leader, clock=context.clock

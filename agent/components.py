@@ -95,7 +95,7 @@ async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], Non
     choose_kernel_folder(settings.cache_dir)
     clock, ids, metrics = SystemClock(), SystemIds(), Metrics()
     metrics.memory_limit_bytes.set(memory_limit() or math.inf)
-    metrics.build_info.labels(VERSION, str(RULES_NEWEST), platform.python_version()).set(1)
+    metrics.build_info.labels(VERSION, str(RULES_NEWEST), platform.python_version(), settings.zone or "").set(1)
     waits = new_start_waits(settings, clock, metrics)
     stopping = asyncio.Event()
     starting = asyncio.current_task()

@@ -1,1 +1,1 @@
-"""What people deploy Penstock with: images, charts, dashboards and alerts."""
+"""Files to deploy Penstock with: images, charts, dashboards and alerts."""

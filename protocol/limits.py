@@ -674,6 +674,14 @@ ARCHIVE_AGE_UNSEEN_MS = 900_000
 """The assumed waiting time of records that wait for the archive when an agent starts: the real one is not known. An
 archive interval that is longer, as for files that are written once a day, is not cut short by a restart."""
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
+ARCHIVE_EARLY_AGE_DIVISOR = 15
+ARCHIVE_EARLY_BYTES_DIVISOR = 32
+"""A hot topic is archived early: after 2 s where it has brought 2 MiB, by the defaults. Its passes then take 2,000
+requests for a GiB at most, half as many as the intake of one agent does at that rate."""
+ARCHIVE_EARLY_SHARE = 1 / 3
+"""The part of the time that early passes may take, so that many hot topics wait longer than few."""
+ARCHIVE_EARLY_SAVED_MS_MAX = 1_000
+"""So much of their time is saved up while there are none."""
 ARCHIVE_CHECK_INTERVAL_S = 1.0
 """How often an agent looks for topics that are due."""
 ARCHIVE_RETRY_SECONDS = 0.2
@@ -822,6 +830,10 @@ SESSION_CHECKS_PER_FULL_CHECK = 6
 """Every so many checks ask about all sessions: the agent that is responsible for one may be gone too."""
 SESSION_END_SECOND_TRY_S = 0.5
 """How long agents that are not responsible for a lost session wait before they end it: the responsible one may have."""
+SESSION_RETURN_SECONDS_MAX = 5.0
+"""For so long after an outage of the ledger an agent ends no session of others: they return as it did.
+
+Each asks for a new session every `LEDGER_RETRY_SECONDS_MAX` at least."""
 SESSION_WATCH_RETRY_S = 1.0
 RULES_CHECK_INTERVAL_S = 3.0
 """How often it is looked whether every live agent knows newer rules (safety rule S3)."""
@@ -1068,6 +1080,8 @@ METRIC_LEDGER_INTERVAL_S = 1.0
 """The time between two such requests, at least."""
 LOOP_LAG_INTERVAL_S = 1.0
 """How often the lag of the event loop is measured."""
+METRIC_CHUNKS_BEFORE_MAX = 100
+"""Chunks without timestamps that are passed over for the time at which the records of an archived one began to come."""
 METRIC_ROWS_PER_TURN = 50
 """Partitions and committed offsets, 10 to 20 us each, that are looked at for a scrape before other tasks run."""
 METRIC_REFRESH_SHARE_MAX = 0.05

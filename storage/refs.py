@@ -75,14 +75,22 @@ def topic_folder(topic_name: str, topic_id: TopicId) -> str:
 def parquet_key(
     topic_name: str, topic_id: TopicId, session: SessionId, number: ObjectNumber, *, is_merged: bool = False
 ) -> str:
-    """The key of the n-th object of a session, as a data file of a topic's table; `is_merged`: made of several ones."""
-    suffix = _MERGED_SUFFIX if is_merged else _PARQUET_SUFFIX
-    return f"{topic_folder(topic_name, topic_id)}data/{session:016x}-{number:016x}{suffix}"
+    """The key of the n-th object of a session, as a data file of a topic's table.
+
+    `is_merged`: it holds what several archive passes wrote, and the number's highest bit says so. So the key has the
+    form that all versions know.
+    """
+    shown = number | _MERGED_BIT if is_merged else number
+    return f"{topic_folder(topic_name, topic_id)}data/{session:016x}-{shown:016x}{_PARQUET_SUFFIX}"
 
 
 def is_merged_key(key: str) -> bool:
     """Whether a data file holds what several archive passes wrote. Earlier versions did not say so in the key."""
-    return key.endswith(_MERGED_SUFFIX)
+    match key.split("/"):
+        case ["lake", _, "data", name] if _session_of_name(name.removesuffix(_PARQUET_SUFFIX)) is not None:
+            return bool(int(name.removesuffix(_PARQUET_SUFFIX).partition("-")[2], 16) & _MERGED_BIT)
+        case _:
+            return False
 
 
 def table_metadata_folder(topic_name: str, topic_id: TopicId) -> str:
@@ -181,7 +189,7 @@ def session_of_key(key: str) -> SessionId | None:
         case ["intake", session, number] if _is_number(session) and _is_number(number):
             return SessionId(int(session, 16))
         case ["lake", folder, "data", name] if folder and name.endswith(_PARQUET_SUFFIX):
-            return _session_of_name(name.removesuffix(_MERGED_SUFFIX).removesuffix(_PARQUET_SUFFIX))
+            return _session_of_name(name.removesuffix(_PARQUET_SUFFIX))
         case ["lake", folder, "metadata", name] if folder:
             stem, dot, suffix = name.partition(".")
             return _session_of_name(stem) if dot + suffix in _METADATA_SUFFIXES else None
@@ -199,7 +207,7 @@ def number_of_intake_key(key: str) -> ObjectNumber | None:
 
 
 _PARQUET_SUFFIX = ".parquet"
-_MERGED_SUFFIX = "-merged.parquet"
+_MERGED_BIT = 1 << 63
 _METADATA_SUFFIXES = frozenset({METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX})
 _NUMBER_DIGITS = 16
 _TOPIC_ID_DIGITS = 32

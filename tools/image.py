@@ -3,6 +3,9 @@
 What lies in it say `deploy/image` and the lock files. Debian's packages come by apt, libraries by uv, Penstock by its
 wheel; no container engine, registry or Dockerfile has a part in it, and no package's script runs.
 
+`--from COMMIT` builds the image of an older commit by this checkout's builder and description, for tests of upgrades.
+`deploy/previous` names the commit of the release before.
+
 Rule: the same commit gives the same digest. So everything that depends on the machine is done by the image's own Python
 within its own files: compiling modules and kernels, and compressing.
 """
@@ -54,6 +57,8 @@ find_packages()
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
+PREVIOUS = ROOT / "deploy" / "previous"
+"""The commit of the release before; a line that begins with `#` is a comment."""
 UNKNOWN = "unknown"
 """The revision of sources without git."""
 ADDRESS = re.compile(rb"at 0x[0-9a-f]+>")
@@ -85,8 +90,11 @@ class BuiltImage:
     layers: Sequence[Layer]
 
 
-def build_image(folder: Path, name: str = NAME, source: Path = ROOT) -> BuiltImage:
-    """Build the image of a checkout into `folder`, under the repository `name`."""
+def build_image(folder: Path, name: str = NAME, source: Path = ROOT, *, is_older: bool = False) -> BuiltImage:
+    """Build the image of a checkout into `folder`, under the repository `name`.
+
+    `is_older`: its tag has the commit beside the version, since this checkout may have the same version.
+    """
     if not REPOSITORY.fullmatch(name):
         raise SetupFailed(f"{name!r} is no repository, as registry.example/penstock is: small letters, and no tag")
     if sys.platform != "linux" or platform.machine() not in MACHINES:
@@ -112,12 +120,39 @@ def build_image(folder: Path, name: str = NAME, source: Path = ROOT) -> BuiltIma
             layers=layers,
         )
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{NAME}-{version}-{ARCHITECTURE}.oci.tar"
-        contents = folder / f"{NAME}-{version}-{ARCHITECTURE}.spdx.json"
+        tag = f"{version}-{commit.revision[:12]}" if is_older else version
+        path = folder / f"{NAME}-{tag}-{ARCHITECTURE}.oci.tar"
+        contents = folder / f"{NAME}-{tag}-{ARCHITECTURE}.spdx.json"
         path.unlink(missing_ok=True)  # the list of contents is never beside the archive of another build
         contents.write_bytes((root / description["penstock"]["documents"] / sbom.FILE).read_bytes())
-        digest = write_archive(path, image, name, version)
+        digest = write_archive(path, image, name, tag)
     return BuiltImage(path=path, contents=contents, digest=digest, layers=layers)
+
+
+def build_older_image(folder: Path, commit: str, name: str = NAME, repository: Path = ROOT) -> BuiltImage:
+    """Build the image of an older commit of `repository` into `folder`, with the tag VERSION-COMMIT.
+
+    Raises `SetupFailed` where git has no such commit.
+    """
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="commit-", dir=cache_folder()) as temporary:
+        source = Path(temporary) / "source"
+        try:
+            _git(repository, "clone", "--quiet", "--shared", "--no-checkout", str(repository), str(source))
+            _git(source, "checkout", "--quiet", "--detach", commit)
+        except subprocess.CalledProcessError as error:
+            raise SetupFailed(
+                f"{error.stderr.strip()}\ngit cannot check out {commit!r} of {repository}: a shallow clone lacks older "
+                "commits, which `git fetch --unshallow` brings"
+            ) from error
+        return build_image(folder, name, source, is_older=True)
+
+
+def previous_commit() -> str:
+    """The commit that `deploy/previous` names."""
+    lines = PREVIOUS.read_text(encoding="utf-8").splitlines()
+    (commit,) = (line for line in lines if line and not line.startswith("#"))
+    return commit
 
 
 def read_commit(source: Path) -> Commit:
@@ -329,7 +364,12 @@ def _git(source: Path, *words: str) -> str:
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--name", default=NAME, help="repository of the image, with the host of its registry")
-    image = build_image(DIST, parser.parse_args().name)
+    parser.add_argument("--from", dest="commit", help="build this older commit, into dist/older")
+    options = parser.parse_args()
+    if options.commit is None:
+        image = build_image(DIST, options.name)
+    else:
+        image = build_older_image(DIST / "older", options.commit, options.name)
     for layer in image.layers:
         size = f"{layer.content_byte_count / 1e6:.0f} MB"
         say(f"  layer {layer.title:<22} {size:<14} {layer.byte_count / 1e6:.0f} MB compressed, {layer.digest}")

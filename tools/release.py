@@ -4,9 +4,11 @@ Wheel, image with its list of contents, chart, dashboards and alerts, the archiv
 no source distribution: the wheel is pure Python, and the sources are the repository's.
 
 Rule: a release is of a commit. The same commit gives the same image on each machine, and the same other files where
-Python has the same zlib. The folder exists only once everything in it was tried. To publish it is up to people.
+Python has the same zlib. The folder exists only once all in it was tried: until then its name ends in `.partial`,
+and it has no checksums. `--untried-image` accepts an image that cannot be tried here. To publish is up to people.
 """
 
+import argparse
 import hashlib
 import io
 import shutil
@@ -26,8 +28,11 @@ MONITORING = ROOT / "deploy" / "monitoring"
 SUMS = "SHA256SUMS"
 
 
-def build_release() -> Path:
-    """Build and try everything. Returns the folder, which exists only if all of that succeeded."""
+def build_release(*, untried_image: bool = False) -> Path:
+    """Build and try everything. Returns the folder, which exists only if all of that succeeded.
+
+    `untried_image`: whether an image that cannot be tried on this machine belongs to a release all the same.
+    """
     revision = read_commit(ROOT).revision
     if revision == UNKNOWN or revision.endswith("-modified"):
         raise SetupFailed("the checkout differs from its commit, and a release is of a commit: commit or stash first")
@@ -44,15 +49,30 @@ def build_release() -> Path:
         image = _build_all(partial, work, wheel, version)
         try_wheel(partial / wheel.name, work)
         try_contents(image.contents)
-        try_image(image.path, version, work)
+        lacking = try_image(image.path, work)
         try_chart(partial / f"penstock-{version}.tgz", version)
         try_spark_archive(partial / f"penstock-spark-{version}.zip")
         if read_commit(ROOT).revision != revision:
             raise SetupFailed("the checkout changed while the release was built: run it again")
-        write_sums(partial)
-        partial.rename(folder)
+        complete(partial, folder, None if untried_image else lacking)
     say(f"  image digest: {image.digest}, of commit {revision}")
     return folder
+
+
+def complete(partial: Path, folder: Path, lacking: str | None) -> None:
+    """Write the checksums of files that were tried, and give their folder its name.
+
+    `lacking`: why the image was not tried, if that counts. Raises `SetupFailed` then, and leaves `partial` as it is.
+    """
+    if lacking is not None:
+        raise SetupFailed(
+            f"the image was not tried: {lacking}. So there is no release, and everything is in {partial}. "
+            "Install runc, and run make release as root. Or load the image into an engine elsewhere, start it, and run "
+            f'make release ARGS="--untried-image":\n  docker load --input {partial}/penstock-*.oci.tar\n'
+            "  docker run --network host penstock:VERSION run"
+        )
+    write_sums(partial)
+    partial.rename(folder)
 
 
 def _build_all(folder: Path, work: Path, wheel: Path, version: str) -> BuiltImage:
@@ -117,5 +137,11 @@ def ignored() -> tuple[str, ...]:
     return (".helmignore", *(line.rstrip("/") for line in lines if line and not line.startswith("#")))
 
 
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--untried-image", action="store_true", help="accept an image that cannot be tried here")
+    say(f"  all of the release: {build_release(untried_image=parser.parse_args().untried_image)}")
+
+
 if __name__ == "__main__":
-    main(lambda: say(f"  all of the release: {build_release()}"))
+    main(_main)

@@ -69,14 +69,16 @@ def try_wheel(wheel: Path, work: Path) -> None:
     report("wheel", "served", wheel)
 
 
-def try_image(archive: Path, version: str, work: Path) -> None:
-    """Start a broker from the image by an OCI runtime, without rights and with a read-only root; use it by a client."""
+def try_image(archive: Path, work: Path) -> str | None:
+    """Start a broker from the image by an OCI runtime, without rights and with a read-only root; use it by a client.
+
+    Returns why that cannot be done here, or None if the trial passed.
+    """
     runtime = next((name for name in RUNTIMES if shutil.which(name)), None)
     if runtime is None or os.geteuid() != 0:
         lacking = f"none of {', '.join(RUNTIMES)} is installed" if runtime is None else f"{runtime} needs root here"
-        say(f"  image                        NOT RUN        {lacking}; load it into an engine elsewhere and start it:")
-        say(f"    docker load --input {archive}; docker run --network host penstock:{version} run")
-        return
+        say(f"  image                        NOT RUN        {lacking}")
+        return lacking
     bundle = work / "bundle"
     (bundle / "rootfs").mkdir(parents=True)
     bundle.chmod(0o755)
@@ -95,6 +97,7 @@ def try_image(archive: Path, version: str, work: Path) -> None:
     finally:
         subprocess.run([runtime, "delete", "--force", name], capture_output=True, check=False)
     report("image", f"served ({runtime})", archive)
+    return None
 
 
 def runtime_config(config: Mapping[str, Any], words: Sequence[str], data: Path) -> dict[str, Any]:

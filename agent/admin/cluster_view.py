@@ -1,8 +1,9 @@
 """The cluster as clients see it: brokers, leaders, zones, epochs.
 
 All of it follows from the state and the request, so every agent answers alike. There are two exceptions: an agent names
-itself as the controller, and one that is cut off from the ledger leaves itself out (`agent.request.cut_off`). A leader
-is only a hint for caches: any agent serves any partition, and the leader epoch never changes.
+itself as the controller, and one that is cut off from the ledger names others as leaders and coordinators
+(`agent.request.cut_off`). A leader is only a hint for caches: any agent serves any partition, and the leader epoch
+never changes.
 
 A client's zone is the element `zone=NAME` of its client id, whose elements are separated by commas, as in
 "orders,zone=eu-1a". Without one it is the zone that has the listener's name, in capitals and with `_` for each other

@@ -116,17 +116,17 @@ class PlainSettings:
         ),
     ] = None
     """Whether the rules version is to be held (safety rule S3); None leaves the hold as it is."""
-    is_name_mine: Annotated[
+    is_taking_over_name: Annotated[
         bool,
         Option(
-            name="name-is-mine",
+            name="take-over-name",
             kind=OptionKind.FLAG,
             is_cluster_only=True,
-            help="Says that no other agent can have this agent's name, as with names of pods. At its start the agent "
-            "then ends a session that holds the name, instead of waiting up to 9 seconds for its end.",
+            help="At its start the agent ends a session that holds its name, instead of waiting up to 9 seconds for "
+            "its end. For names that no other agent can have, as with names of pods.",
         ),
     ] = False
-    """Whether a session that holds the agent's name at its start is a dead process's."""
+    """Whether the agent ends a session that holds its name at its start, which is then a dead process's."""
     log_level: Annotated[
         str,
         Option(
@@ -160,8 +160,9 @@ class PlainSettings:
             kind=OptionKind.COUNT,
             minimum=1,
             maximum=DAY_SECONDS,
-            help="Seconds between two archive passes of a topic with new records. Records that wait when the agent "
-            "starts count as 15 minutes old.",
+            help="Seconds between two archive passes of a topic with new records. A topic that brings a 32nd of "
+            "archive-bytes in a 15th of them is archived then. Records that wait at the start count as 15 minutes "
+            "old.",
         ),
     ] = ARCHIVE_AGE_MS_DEFAULT // 1000
     archive_bytes: Annotated[

@@ -9,7 +9,7 @@
 
 from typing import Any
 
-from agent.admin.cluster_view import BrokerView, controller, leaving_brokers
+from agent.admin.cluster_view import BrokerView, leaving_brokers
 from agent.request.authorized_operations import on_cluster
 from agent.request.messages import Values
 from agent.request.services import Request, Services
@@ -46,7 +46,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         "error_code": ErrorCode.none,
         "endpoint_type": BROKERS,
         "cluster_id": services.cluster_id,
-        "controller_id": controller(alive, services.node_id),
+        "controller_id": services.controller_id(request.listener),
         "brokers": [
             *(_broker_row(broker, is_fenced=False) for broker in alive),
             *(_broker_row(broker, is_fenced=True) for broker in fenced),

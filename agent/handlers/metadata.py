@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from agent.admin.cluster_view import controller
 from agent.admin.topics import TopicError, TopicLookup, before, deadline_s
 from agent.request.authorized_operations import on_cluster, on_topic
 from agent.request.controller_mutations import count_mutations
@@ -161,7 +160,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             for broker in alive
         ],
         "cluster_id": services.cluster_id,
-        "controller_id": controller(alive, services.node_id),
+        "controller_id": services.controller_id(request.listener),
         "cluster_authorized_operations": on_cluster(rights, is_asked=is_cluster_asked),
         "error_code": ErrorCode.none,
         "topics": await inline_or_in_thread(row_count, _rows, topics),

@@ -95,18 +95,27 @@ class Archiver:
         )
 
     async def _archive_due(self) -> None:
-        """Archive topics by age and size."""
+        """Archive topics by age and size, then hot ones early."""
         state = self._ledger.state
         self._damaged.end_pauses()
         intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
         for topic_id in self._schedule.topics_due(intake, self._now_ms()):
-            topic = state.topics.get(topic_id)
-            # Rendezvous hashing spreads topics over the agents. It is no lock: two agents may archive one topic at once
-            # while they see different sessions. Each entry names exactly the chunks that it replaces, so apply rejects
-            # the later one (safety rule S6).
-            if topic is not None and self._owns(topic_id) and self._work.is_due(topic):
-                await self._work.run(topic, partial(self._background_pass, topic))
+            await self._archive_in_background(topic_id)
+        for topic_id in self._schedule.topics_early(self._now_ms()):
+            if not self._schedule.has_early_time:
+                break
+            began_s = self._clock.monotonic_s()
+            await self._archive_in_background(topic_id)
+            self._schedule.spend_early_time((self._clock.monotonic_s() - began_s) * 1000)
         self._work.forget_others(self._ledger.state.topics)
+
+    async def _archive_in_background(self, topic_id: TopicId) -> None:
+        topic = self._ledger.state.topics.get(topic_id)
+        # Rendezvous hashing spreads topics over the agents. It is no lock: two agents may archive one topic at once
+        # while they see different sessions. Each entry names exactly the chunks that it replaces, so apply rejects
+        # the later one (safety rule S6).
+        if topic is not None and self._owns(topic_id) and self._work.is_due(topic):
+            await self._work.run(topic, partial(self._background_pass, topic))
 
     async def _background_pass(self, topic: TopicState) -> None:
         """One pass, planned again at once without chunks that turn out to be unreadable.
@@ -237,7 +246,7 @@ class Archiver:
                 return None
             if not isinstance(outcome, Done):
                 self._failure = PassFailed(str(outcome))
-                self._metrics.archive_passes.labels("refused").inc()
+                self._metrics.archive_passes.labels("rejected").inc()
                 log.info(
                     "the ledger rejected an archive pass; it is planned again",
                     extra={"topic": planned.name, "outcome": str(outcome)},

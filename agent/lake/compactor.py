@@ -148,7 +148,7 @@ class FileCompactor:
         if outcome is None:
             return None
         if not isinstance(outcome, Done):
-            self._metrics.compaction_runs.labels(COMPACTION_KIND, "refused").inc()
+            self._metrics.compaction_runs.labels(COMPACTION_KIND, "rejected").inc()
             log.info(
                 "the ledger rejected a compaction of files; it is planned again",
                 extra={"topic": planned.name, "outcome": str(outcome)},

@@ -78,18 +78,19 @@ class LedgerClient:
         agent: StartSession,
         *,
         is_holding_rules: bool = False,
-        is_name_mine: bool = False,
+        is_taking_over_name: bool = False,
         waits: StartWaits | None = None,
     ) -> None:
         """Begin the first session, and return once its first entry is applied: later ones begin like it.
 
-        `is_holding_rules`: whether the agent is about to hold the rules version. `is_name_mine`: whether a session of
-        another process under the agent's name is ended, instead of waited for (S12). `waits`: those of the start.
+        `is_holding_rules`: whether the agent is about to hold the rules version. `is_taking_over_name`: whether a
+        session of another process under the agent's name is ended, instead of waited for (S12). `waits`: those of the
+        start.
         """
         self.writer.agent = agent
         if waits is not None:
             self.writer.start_waits = waits
-        self.writer.is_holding_rules, self.writer.is_name_mine = is_holding_rules, is_name_mine
+        self.writer.is_holding_rules, self.writer.is_taking_over_name = is_holding_rules, is_taking_over_name
         await self.writer.open()
 
     async def until_live(self) -> SessionId:
@@ -100,6 +101,11 @@ class LedgerClient:
     def confirmed_s(self) -> float:
         """The last monotonic time at which the session was alive and this agent's state was the ledger's (S4)."""
         return self.writer.confirmed_s
+
+    @property
+    def returned_s(self) -> float:
+        """The last monotonic time at which the ledger answered after an outage of more than a lease's time, or -inf."""
+        return self.writer.returned_s
 
     @property
     def is_confirmed(self) -> bool:

@@ -98,7 +98,7 @@ class LedgerWriter:
     """The agent's description of itself, for each session that it opens: set before `open`."""
     is_holding_rules: bool
     """Whether the agent is to hold the rules version of a cluster that has one: set before `open`."""
-    is_name_mine = False
+    is_taking_over_name = False
     """Whether the first session ends that of another process under the agent's name, instead of waiting for its end."""
 
     def __init__(
@@ -128,6 +128,9 @@ class LedgerWriter:
         self._is_closed = False
         self.session = SessionId(-1)
         """The newest session that the ledger gave. Objects are put under `until_live` alone."""
+        self.returned_s = -math.inf
+        """The last monotonic time at which the ledger answered after an outage that was longer than a lease."""
+        self._answered_s: float | None = None
         self._confirmed_s = 0.0
         self._views: deque[tuple[float, Position]] = deque(maxlen=LEDGER_VIEWS_REMEMBERED_MAX)
         """The times of requests to the ledger, and its position in each answer, until that position is applied."""
@@ -198,7 +201,7 @@ class LedgerWriter:
         Only at the start: of two processes that claim one name the older one waits, and they do not end each other.
         What the session appended before is applied before this agent's first entry, and it appends nothing after (S12).
         """
-        if not self.is_name_mine or self.session >= 0 or held.session is None:
+        if not self.is_taking_over_name or self.session >= 0 or held.session is None:
             return False
         try:
             await self._ledger.revoke_session(self.agent.name, held.session)
@@ -348,6 +351,10 @@ class LedgerWriter:
 
     def _confirm(self, session: SessionId, request_s: float, position: Position) -> None:
         """At `request_s` the session was alive, and the ledger ended at `position` or before."""
+        now_s = self._clock.monotonic_s()
+        if self._answered_s is not None and now_s - self._answered_s > LEDGER_SESSION_SECONDS:
+            self.returned_s = now_s
+        self._answered_s = now_s
         if session == self.session and not (self._views and request_s - self._views[-1][0] < LEDGER_VIEW_SECONDS_MIN):
             self._views.append((request_s, position))
 

@@ -2,6 +2,10 @@
 
 The ledger reports names whose lease has ended (`run_watch`). For names that the watch missed, `job` asks the ledger at
 an interval. Until a session ends, its agent stays in clients' metadata, and its leftovers must not be deleted (S6).
+
+After an outage of the whole ledger no agent has a lease, and all return within a second. So an agent that had no answer
+for the time of a lease waits before it ends sessions of others: agents that leave metadata for a moment would be given
+up by their clients. A new controller of Kafka, too, counts the brokers' time-outs from its own start (KIP-631).
 """
 
 import asyncio
@@ -19,6 +23,7 @@ from protocol.limits import (
     SESSION_CHECK_INTERVAL_S,
     SESSION_CHECKS_PER_FULL_CHECK,
     SESSION_END_SECOND_TRY_S,
+    SESSION_RETURN_SECONDS_MAX,
     SESSION_WATCH_RETRY_S,
 )
 from protocol.types import SessionId
@@ -69,8 +74,16 @@ class SessionReaper:
                 extra={"agent": name, "reason": str(error)},
             )
 
+    async def _wait_for_others(self) -> None:
+        """Wait after an outage of the ledger: others may have lost their sessions, and return."""
+        return_end_s = self._ledger.returned_s + SESSION_RETURN_SECONDS_MAX
+        seconds = return_end_s - self._clock.monotonic_s()
+        if seconds > 0:
+            await self._clock.sleep(seconds)
+
     async def end(self, name: str) -> list[SessionId]:
         """End the sessions of a name whose lease has ended, and return them. The responsible agent acts at once."""
+        await self._wait_for_others()
         if self._is_responsible(name):
             # So that everything that was appended under the lease is applied, the start of the session too.
             await self._ledger.barrier()
@@ -80,6 +93,7 @@ class SessionReaper:
 
     async def reap(self, *, is_own_share: bool = False) -> list[SessionId]:
         """End all sessions of other agents without a lease, and return them."""
+        await self._wait_for_others()
         # Read before the ledger is asked: these sessions had their leases by then. A later session may be missing from
         # the answer although it lives.
         others = self._others()

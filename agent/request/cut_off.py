@@ -2,8 +2,9 @@
 
 A cut-off agent may be the only one without a ledger, and its clients would stay with it: to a producer a time-out is no
 reason to look for another leader. So requests of which it took in nothing wait a short while, and are rejected as by an
-agent that is not the leader. Metadata and FindCoordinator leave this agent out, so that clients find another one. What
-this agent claims, and what it serves of the state that it has, follows other rules and stays as it is.
+agent that is not the leader. Metadata and FindCoordinator name other leaders and coordinators than this agent, so that
+clients find another one; among the brokers it stays (`Services.brokers`). What this agent claims, and what it serves of
+the state that it has, follows other rules and stays as it is.
 
 Nothing here says that the session is over. Where the whole ledger is away every agent is cut off, and clients go from
 one to the next until it answers.
@@ -45,7 +46,7 @@ class CutOff:
 
     @property
     def sessions(self) -> Mapping[SessionId, SessionState]:
-        """The live sessions as clients see them: without those of this agent while it is cut off."""
+        """The live sessions that lead and coordinate for clients: without this agent's while it is cut off."""
         return self._others() if self.is_cut_off else self._ledger.state.sessions
 
     async def redirects(self, seconds_max: float) -> bool:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone, shares_address
+from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone, controller, shares_address
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin
 from agent.admin.topics import TopicAdmin
@@ -122,8 +122,17 @@ class Services:
         return result
 
     def brokers(self, listener: str) -> list[BrokerView]:
-        """The agents that clients of a listener can reach. All agents of `assignments` are among them."""
-        return brokers(self.cut_off.sessions, listener, self.ledger.agent)
+        """The agents that clients of a listener can reach. All agents of `assignments` are among them.
+
+        This agent is, too, while it is cut off. In an outage of the whole ledger each agent would leave out itself and
+        name all others: librdkafka (2.16) gives up each broker that is missing, and its members may hang for good where
+        one comes and goes.
+        """
+        return brokers(self.state.sessions, listener, self.ledger.agent)
+
+    def controller_id(self, listener: str) -> int:
+        """Node id of the broker to which clients of a listener send admin requests: none that is cut off."""
+        return controller(brokers(self.cut_off.sessions, listener, self.ledger.agent), self.node_id)
 
     def group_coordinator(self, group_id: str) -> SessionId | None:
         """The session of the agent that clients ask about a group; None while no agent lives.

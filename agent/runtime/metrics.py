@@ -332,9 +332,9 @@ class Metrics:
         )
         self.archive_passes = self._counter(
             "archive_passes",
-            "Archive passes, by outcome.",
+            "Archive passes, by outcome: done, retried, rejected by the ledger, failed.",
             ("outcome",),
-            known=("done", "retried", "refused", "failed"),
+            known=("done", "retried", "rejected", "failed"),
         )
         self.archive_unreadable_chunks = self._gauge(
             "archive_unreadable_chunks",
@@ -389,8 +389,9 @@ class Metrics:
         )
         self.build_info = self._gauge(
             "build_info",
-            "Always 1; the labels are the versions of the program, of the newest rules that it knows, and of Python.",
-            ("version", "rules", "python"),
+            "Always 1; the labels are the versions of the program, of the newest rules that it knows and of Python, "
+            "and the agent's zone, which may be empty.",
+            ("version", "rules", "python", "zone"),
         )
         self.rules_version = self._gauge(
             "rules_version", "Version of the ledger's rules that is in force; 0 before the first sync."

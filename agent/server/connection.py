@@ -225,7 +225,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._table.hurry_fetches()
 
     def hurry(self) -> None:
-        """End the wait of the fetch that is being served: other connections need the memory of requests behind it."""
+        """End the wait of the fetch that is being served: a question stands behind it, or memory is scarce."""
         if self._fetch_wait is not None and not self._fetch_wait.is_over:
             self._hurried_since_s = self._services.clock.monotonic_s()
             self._fetch_wait.end()
@@ -388,7 +388,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._held.counted_bytes:
                 self._mark_behind_fetch()
             if any(behind.api_key in ENDS_FETCH_WAIT for behind in self._held.frames):
-                self._fetch_wait.end()
+                self.hurry()
         try:
             await self._take_up(frame, arrived_s)
         finally:

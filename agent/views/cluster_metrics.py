@@ -29,6 +29,7 @@ from agent.views.group_lags import GroupLag, GroupRow
 from agent.views.transactions import TransactionStatistics
 from coordinator.state.state import ClusterState
 from protocol.limits import (
+    ARCHIVE_AGE_MS_DEFAULT,
     METRIC_PARTITIONS_MAX,
     METRIC_REFRESH_SECONDS_MAX,
     METRIC_REFRESH_SHARE_MAX,
@@ -52,12 +53,17 @@ class ClusterMetrics(Collector):
         is_leader: Callable[[], bool],
         now_ms: Callable[[], Milliseconds | None],
         clock: Clock,
+        pass_interval_ms: int = ARCHIVE_AGE_MS_DEFAULT,
     ) -> None:
-        """`now_ms`: the time of a checked clock; None while it is not trusted, then ages stand still."""
+        """`now_ms`: the time of a checked clock; None while it is not trusted, then ages stand still.
+
+        `pass_interval_ms`: the usual time between two archive passes of a topic.
+        """
         self._state = state
         self._is_leader = is_leader
         self._now_ms = now_ms
         self._clock = clock
+        self._pass_interval_ms = pass_interval_ms
         self._refreshing = asyncio.Lock()
         self._next_s = float("-inf")
         """The monotonic time before which the statistics are not computed again."""
@@ -88,7 +94,7 @@ class ClusterMetrics(Collector):
             if self._families is not None and began_s < self._next_s:
                 return
             turns = CooperativeYield(self._clock, METRIC_ROWS_PER_TURN)
-            statistics = await cluster_statistics(self._state(), turns, self._now_ms())
+            statistics = await cluster_statistics(self._state(), turns, self._now_ms(), self._pass_interval_ms)
             self._families = await run_in_thread(_families_of, statistics, self._dropped)
             ended_s = self._clock.monotonic_s()
             self._next_s = ended_s + (ended_s - began_s) / METRIC_REFRESH_SHARE_MAX

@@ -4,17 +4,18 @@ Rule: nothing here changes the state, and names and times come from it alone. Th
 each topic and each group is right at its own moment.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from agent.runtime.yielding import CooperativeYield
-from agent.views.append_times import append_time
+from agent.views.append_times import AppendTimes
 from agent.views.group_lags import GroupLag, GroupRow, group_lag, group_row
 from agent.views.transactions import TransactionStatistics, transaction_statistics
 from coordinator.state.chunk_index import NO_OBJECT, ChunkIndex
-from coordinator.state.state import ClusterState, ObjectState, TopicState
-from protocol.types import Milliseconds, ObjectId
+from coordinator.state.state import ClusterState, TopicState
+from protocol.limits import ARCHIVE_AGE_MS_DEFAULT
+from protocol.types import Milliseconds
 
 
 class TopicStatistics(NamedTuple):
@@ -61,13 +62,18 @@ class ClusterStatistics:
 
 
 async def cluster_statistics(
-    state: ClusterState, turns: CooperativeYield, now_ms: Milliseconds | None = None
+    state: ClusterState,
+    turns: CooperativeYield,
+    now_ms: Milliseconds | None = None,
+    pass_interval_ms: int = ARCHIVE_AGE_MS_DEFAULT,
 ) -> ClusterStatistics:
     """The statistics of the state. `turns` is stepped for each partition and each committed offset.
 
     `now_ms`: a checked clock's time; None uses the state's time, which stands still without entries.
+    `pass_interval_ms`: that of `AppendTimes`.
     """
-    topics = [await _topic_statistics(topic, state.objects, turns) for topic in list(state.topics.values())]
+    append_times = AppendTimes(state.objects, pass_interval_ms)
+    topics = [await _topic_statistics(topic, append_times, turns) for topic in list(state.topics.values())]
     groups: list[GroupRow] = []
     lags: list[GroupLag] = []
     for group in list(state.groups.values()):
@@ -77,7 +83,7 @@ async def cluster_statistics(
         for topic_id, offsets in list(group.offsets.items()):
             committed_topic = state.topics.get(topic_id)
             if committed_topic is not None:
-                lags.append(await group_lag(group.group_id, committed_topic, offsets, state.objects, turns))
+                lags.append(await group_lag(group.group_id, committed_topic, offsets, append_times, turns))
         await turns.step()
     return ClusterStatistics(
         topics=topics,
@@ -97,9 +103,7 @@ async def cluster_statistics(
     )
 
 
-async def _topic_statistics(
-    topic: TopicState, objects: Mapping[ObjectId, ObjectState], turns: CooperativeYield
-) -> TopicStatistics:
+async def _topic_statistics(topic: TopicState, append_times: AppendTimes, turns: CooperativeYield) -> TopicStatistics:
     chunks = intake_bytes = stored_bytes = unstable_records = 0
     unarchived: list[Milliseconds] = []
     unstable: list[Milliseconds] = []
@@ -116,7 +120,7 @@ async def _topic_statistics(
             unarchived_first = index.offset_first(intake_row) if intake_row < len(index) else None
             unstable_first = partition.last_stable if partition.last_stable < partition.log_end else None
             for times, offset in ((unarchived, unarchived_first), (unstable, unstable_first)):
-                time_ms = None if offset is None else append_time(index, offset, objects, topic.created_ms)
+                time_ms = None if offset is None else append_times.first(topic, partition, offset)
                 if time_ms is not None:
                     times.append(time_ms)
         await turns.step()

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from agent.runtime.yielding import CooperativeYield
-from agent.views.append_times import append_time
+from agent.views.append_times import AppendTimes
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, CommittedOffset, GroupState
-from coordinator.state.state import ObjectState, TopicState
-from protocol.types import Milliseconds, ObjectId, PartitionIndex
+from coordinator.state.state import TopicState
+from protocol.types import Milliseconds, PartitionIndex
 
 CLASSIC = "classic"
 CONSUMER = "consumer"
@@ -43,7 +43,7 @@ async def group_lag(
     group_id: str,
     topic: TopicState,
     offsets: Mapping[PartitionIndex, CommittedOffset],
-    objects: Mapping[ObjectId, ObjectState],
+    append_times: AppendTimes,
     turns: CooperativeYield,
 ) -> GroupLag:
     """The lag of a group in one topic. `turns` is stepped for each committed offset."""
@@ -57,7 +57,7 @@ async def group_lag(
         records += partition.log_end - committed.offset
         # Records before the log's start are deleted: the next one that can be consumed counts.
         offset = max(committed.offset, partition.log_start)
-        time_ms = append_time(partition.index, offset, objects, topic.created_ms)
+        time_ms = append_times.first(topic, partition, offset)
         if time_ms is not None:
             times.append(time_ms)
     return GroupLag(group_id, topic.name, records, min(times, default=None))

@@ -1,4 +1,4 @@
-"""The alerts: what is wrong, for how long before somebody is told, and how urgent it is.
+"""The alerts: what is wrong, for how long before an alert is sent, and how urgent it is.
 
 Rule: metrics of the whole cluster come from the maintenance leader alone, so `max` and `sum` by job hold over its
 handover. Every alert is of one cluster, which is one `job`. Each has a section of its name in
@@ -14,14 +14,19 @@ from protocol.limits import CONNECTIONS_MAX
 PAGE: Final = "page"
 """People who use the cluster notice it."""
 TICKET: Final = "ticket"
-"""They will, if nobody does anything."""
+"""They will notice it later, unless an operator acts."""
 RUNBOOK: Final = "docs/operations/alerts.md"
+"""The page with a section for each alert, relative to Penstock's sources."""
+RUNBOOK_MARK: Final = "RUNBOOK_URL"
+"""The chart replaces it by the page's address in `runbook_url`."""
 AGENTS_MIN: Final = 1
 """How many agents rules.yaml expects; the chart puts two thirds of its replicas there."""
 AGENTS_MIN_MARK: Final = "AGENTS_MIN"
-"""Stands for that number in the expression."""
+"""The chart replaces it by that number in the expression."""
 AGENTS_JOB_MARK: Final = "{AGENTS_JOB}"
-"""Stands for a selector: the chart's number of agents is that of its own cluster, where it knows that cluster's job."""
+"""The chart replaces it by a selector, as its number of agents is that of its own cluster; by nothing where it does not
+know that cluster's job.
+"""
 NEAR_LIMIT_RATIO: Final = 0.8
 MEMORY_RATIO_MAX: Final = 0.9
 
@@ -39,9 +44,9 @@ class Alert:
     """One sentence with the value; `$labels` and `$value` as in Prometheus' templates."""
 
     @property
-    def runbook_url(self) -> str:
-        """The section of this alert: the anchor that Markdown gives to a heading of its name."""
-        return f"{RUNBOOK}#{self.name.lower()}"
+    def anchor(self) -> str:
+        """The section of this alert in the runbook: the anchor that Markdown gives to a heading of its name."""
+        return self.name.lower()
 
 
 ALERTS: Final[Sequence[Alert]] = (
@@ -262,22 +267,27 @@ ALERTS: Final[Sequence[Alert]] = (
 
 
 def rules(
-    agents_min: int | str = AGENTS_MIN, agents_job: str = "", alerts: Sequence[Alert] = ALERTS
+    agents_min: int | str = AGENTS_MIN,
+    agents_job: str = "",
+    runbook: str = RUNBOOK,
+    alerts: Sequence[Alert] = ALERTS,
 ) -> Mapping[str, object]:
     """The rules as Prometheus reads them: the contents of rules.yaml.
 
     `agents_min`: below so many ready agents AgentsMissing fires; a text that the chart replaces by a number.
     `agents_job`: the selector of the cluster that has so many, as `{job="a"}`; all clusters where it is empty.
+    `runbook`: the address of the page with the alerts' sections.
     """
-    return {"groups": [{"name": "penstock", "rules": [_rule(alert, str(agents_min), agents_job) for alert in alerts]}]}
+    written = [_rule(alert, str(agents_min), agents_job, runbook) for alert in alerts]
+    return {"groups": [{"name": "penstock", "rules": written}]}
 
 
-def _rule(alert: Alert, agents_min: str, agents_job: str) -> Mapping[str, object]:
+def _rule(alert: Alert, agents_min: str, agents_job: str, runbook: str) -> Mapping[str, object]:
     lasting = {"for": alert.lasting} if alert.lasting else {}
     return {
         "alert": alert.name,
         "expr": alert.expression.replace(AGENTS_JOB_MARK, agents_job).replace(AGENTS_MIN_MARK, agents_min),
         **lasting,
         "labels": {"severity": alert.severity, "component": "penstock"},
-        "annotations": {"summary": alert.summary, "runbook_url": alert.runbook_url},
+        "annotations": {"summary": alert.summary, "runbook_url": f"{runbook}#{alert.anchor}"},
     }

@@ -1,6 +1,7 @@
 """The files that are generated: rules, a dashboard's JSON for each board, and the copies that the chart packs.
 
-The chart's rules have marks for the number of agents and for their job, which the chart knows.
+The chart's rules have marks for the number of agents, for their job and for the address of the runbook. The chart
+replaces them.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Final
 import yaml
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from deploy.monitoring.alerts import AGENTS_JOB_MARK, AGENTS_MIN_MARK, rules
+from deploy.monitoring.alerts import AGENTS_JOB_MARK, AGENTS_MIN_MARK, RUNBOOK_MARK, rules
 from deploy.monitoring.boards.groups import GROUPS
 from deploy.monitoring.boards.lake import LAKE
 from deploy.monitoring.boards.ledger import LEDGER
@@ -38,7 +39,7 @@ def files() -> Mapping[str, str]:
     }
     return {
         f"{MONITORING}/rules.yaml": _yaml(rules()),
-        f"{CHART}/rules.yaml": _yaml(rules(AGENTS_MIN_MARK, AGENTS_JOB_MARK)),
+        f"{CHART}/rules.yaml": _yaml(rules(AGENTS_MIN_MARK, AGENTS_JOB_MARK, RUNBOOK_MARK)),
         **{f"{folder}/{name}": text for folder in (MONITORING, CHART) for name, text in boards.items()},
     }
 

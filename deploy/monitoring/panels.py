@@ -45,7 +45,7 @@ class Unit(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class DashboardQuery:
     """A PromQL expression, without the selection of the job, and the legend of its series."""
 
     expression: str
@@ -57,10 +57,10 @@ class Panel:
     """A graph, or one large number where `is_stat`."""
 
     title: str
-    queries: Sequence[Query]
+    queries: Sequence[DashboardQuery]
     unit: Unit
     normal: str
-    """What it shows, and what is normal: one or two sentences."""
+    """One or two sentences: what the panel shows, and what is normal."""
     page: str
     """The page, or section, of docs/operations that helps."""
     is_stat: bool = False
@@ -77,8 +77,8 @@ class Board:
     rows: Mapping[str, Sequence[Panel]]
 
 
-def query(expression: str, legend: str = "") -> Query:
-    return Query(expression=expression, legend=legend)
+def query(expression: str, legend: str = "") -> DashboardQuery:
+    return DashboardQuery(expression=expression, legend=legend)
 
 
 def selected(expression: str) -> str:

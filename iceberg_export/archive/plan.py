@@ -18,6 +18,10 @@ from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_AGE_UNSEEN_MS,
     ARCHIVE_BYTES_DEFAULT,
+    ARCHIVE_EARLY_AGE_DIVISOR,
+    ARCHIVE_EARLY_BYTES_DIVISOR,
+    ARCHIVE_EARLY_SAVED_MS_MAX,
+    ARCHIVE_EARLY_SHARE,
     ARCHIVE_PASS_BYTES_MAX,
     ARCHIVE_PASS_CHUNKS_MAX,
 )
@@ -71,12 +75,26 @@ class IntakeRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePolicy:
-    """The limits of a topic's intake. A topic is archived as soon as it reaches one of them."""
+    """The limits of a topic's intake. A topic is archived as soon as it reaches one of them, and a hot one early.
+
+    A topic is hot that reaches a part of both within that part of the time: few large files of a slow topic, and a
+    table that is seconds old of a fast one. Both parts follow the limits, so a longer interval makes fewer files.
+    """
 
     age_ms: int = ARCHIVE_AGE_MS_DEFAULT
     """How long the oldest chunk may wait."""
     bytes_target: int = ARCHIVE_BYTES_DEFAULT
     """How many bytes may wait."""
+
+    @property
+    def early_age_ms(self) -> int:
+        """How long the oldest chunk of a hot topic waits at least."""
+        return self.age_ms // ARCHIVE_EARLY_AGE_DIVISOR
+
+    @property
+    def early_bytes(self) -> int:
+        """How many bytes of a hot topic wait at least."""
+        return self.bytes_target // ARCHIVE_EARLY_BYTES_DIVISOR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +124,7 @@ def should_archive(
 
 
 class ArchiveSchedule:
-    """Remembers since when each topic has had records to archive.
+    """Remembers since when each topic has had records to archive, and how much time passes took that were early.
 
     Times are of one monotonic clock of the caller. The age of an intake that exists at the first call is unknown, and
     counts as `ARCHIVE_AGE_UNSEEN_MS`. With an `age_ms` up to that, such a topic is archived at once, so that agents
@@ -116,6 +134,11 @@ class ArchiveSchedule:
     def __init__(self, policy: ArchivePolicy) -> None:
         self._policy = policy
         self._since: dict[TopicId, Milliseconds] | None = None
+        self._hot: list[TopicId] = []
+        """The topics that had enough bytes for an early pass when they were last looked at."""
+        self._early_ms = 0.0
+        """The time that is left for early passes; below 0 where one took longer."""
+        self._looked_ms: Milliseconds | None = None
 
     def topics_due(self, topics: Iterable[tuple[TopicId, int]], now_ms: Milliseconds) -> list[TopicId]:
         """The topics that should be archived now, the longest waiting first.
@@ -127,14 +150,41 @@ class ArchiveSchedule:
             before, unseen_ms = {}, Milliseconds(now_ms - ARCHIVE_AGE_UNSEEN_MS)
         since: dict[TopicId, Milliseconds] = {}
         topic_ids: list[TopicId] = []
+        self._hot = []
         for topic_id, intake_bytes in topics:
             if intake_bytes == 0:
                 continue
             since[topic_id] = before.get(topic_id, unseen_ms)
             if should_archive(intake_bytes, since[topic_id], now_ms, self._policy):
                 topic_ids.append(topic_id)
+            elif intake_bytes >= self._policy.early_bytes:
+                self._hot.append(topic_id)
+        self._save_up(now_ms)
         self._since = since
         return sorted(topic_ids, key=lambda topic_id: since[topic_id])
+
+    def topics_early(self, now_ms: Milliseconds) -> list[TopicId]:
+        """The hot topics that may be archived now although they are not due, the longest waiting first.
+
+        Those that `topics_due` was asked about last. The caller takes one after the other while `has_early_time`.
+        """
+        since = self._since or {}
+        ripe = (topic_id for topic_id in self._hot if now_ms - since[topic_id] >= self._policy.early_age_ms)
+        return sorted(ripe, key=lambda topic_id: since[topic_id])
+
+    @property
+    def has_early_time(self) -> bool:
+        """Whether an early pass may begin: they take `ARCHIVE_EARLY_SHARE` of the time."""
+        return self._early_ms > 0
+
+    def spend_early_time(self, pass_ms: float) -> None:
+        """Record that an early pass took so long."""
+        self._early_ms -= pass_ms
+
+    def _save_up(self, now_ms: Milliseconds) -> None:
+        saved_ms = ARCHIVE_EARLY_SAVED_MS_MAX if self._looked_ms is None else now_ms - self._looked_ms
+        self._early_ms = min(self._early_ms + saved_ms * ARCHIVE_EARLY_SHARE, ARCHIVE_EARLY_SAVED_MS_MAX)
+        self._looked_ms = now_ms
 
     def passed(self, topic_id: TopicId, now_ms: Milliseconds) -> None:
         """Record that a pass over the topic began at `now_ms`: chunks that it did not take wait since then."""

@@ -100,12 +100,15 @@ OPTIONS_OF_OTHERS = frozenset(
         "to-offset",
         "topic",
         "transactional-id",
+        "untried-image",
         "user",
         "user-principal",
         "values",
     }
 )
-"""Options that the pages name of etcd's, Kafka's, Spark's, AWS's, Debian's and containers' tools, and of pip."""
+"""Options that the pages name of etcd's, Kafka's, Spark's, AWS's, Debian's and containers' tools, and of pip. One is of
+`make release`.
+"""
 
 
 def pages() -> list[str]:

@@ -11,8 +11,12 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.source import PACKAGES, modules, place, tree
+from tests.architecture.source import PACKAGES, ROOT, modules, place, tree
 
+DEPLOYMENT = "deploy"
+WORD_FOLDERS = (*PACKAGES, DEPLOYMENT)
+"""The folders whose Python is counted. `banned_lines` has the texts of the deployment: chart, compose file, rules."""
+DEPLOYMENT_TEXTS = ("*.json", "*.lock", "*.md", "*.toml", "*.tpl", "*.txt", "*.yaml")
 RECORD = Path(__file__).with_name("words.txt")
 BANNED = {
     "anew",
@@ -110,6 +114,15 @@ def banned_texts(package: str) -> Iterator[str]:
         yield from (f"{place(module)}:{number} {lines[number - 1].strip()}" for number in sorted(numbers))
 
 
+def banned_lines() -> Iterator[str]:
+    """`path:line line` for each line of the deployment's files, other than Python, that has a banned word."""
+    for pattern in DEPLOYMENT_TEXTS:
+        for path in sorted((ROOT / DEPLOYMENT).rglob(pattern)):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if _BANNED_TEXT.search(line):
+                    yield f"{place(path)}:{number} {line.strip()}"
+
+
 KINDS = {
     "identifiers": banned_identifiers,
     "participles": participles,
@@ -119,9 +132,9 @@ KINDS = {
 
 
 def counts() -> dict[str, int]:
-    """The number of findings of each kind in each package."""
+    """The number of findings of each kind in each folder."""
     return {
-        f"{package} {what}": sum(1 for _ in found(package)) for package in PACKAGES for what, found in KINDS.items()
+        f"{folder} {what}": sum(1 for _ in found(folder)) for folder in WORD_FOLDERS for what, found in KINDS.items()
     }
 
 

@@ -116,7 +116,7 @@ def agents_have_the_names_of_pods_and_know_their_zone(manifests: Manifests) -> N
         assert known["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
         assert known["POD_IP"] == {"fieldRef": {"fieldPath": "status.podIP"}}
         assert known["PENSTOCK_NAME"] == "$(POD_NAME)"
-        assert toml(manifests)["name-is-mine"] is True
+        assert toml(manifests)["take-over-name"] is True
         assert known["PENSTOCK_CONFIG"] == CONFIG_FILE
         zone = each["spec"]["template"]["metadata"]["labels"].get("penstock-zone")
         label = {"fieldRef": {"fieldPath": "metadata.labels['topology.kubernetes.io/zone']"}}
@@ -366,13 +366,15 @@ def the_network_is_closed_where_it_is_restricted(manifests: Manifests) -> None:
             assert spec["egress"][2:] == agents_too[2:], "they need the ledger and the bucket"
             continue
         assert spec["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "agent"
-        clients, inside, *relay = spec["ingress"]
+        clients, inside, *others = spec["ingress"]
         ports = [port["name"] for port in agent_container(manifests.agents()[0])["ports"]]
         assert sorted(_ports(clients)) == sorted(name for name in ports if name not in ("http", "relay"))
         of_agents = {"podSelector": {"matchLabels": {**_selector(), "app.kubernetes.io/component": "agent"}}}
-        alone = {"ports": [{"protocol": "TCP", "port": "relay"}], "from": [of_agents]}
-        assert relay == ([alone] if "relay" in ports else [])
-        assert {"podSelector": {"matchLabels": _selector()}} in inside["from"]
+        assert _ports(inside) == ["kafka", "http"]
+        assert inside["from"] == [{"podSelector": {"matchLabels": _selector()}}], "the rule has Kafka's port"
+        peers = {tuple(_ports(rule)): rule["from"] for rule in others}
+        assert peers.pop(("http",), "no rule"), "an empty list of peers lets everyone in"
+        assert peers == ({("relay",): [of_agents]} if "relay" in ports else {}), "no other ports are open"
         _names, agents, ledger, store = spec["egress"]
         assert ("relay" in _ports(agents)) is ("relay" in ports)
         assert agents["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "agent"

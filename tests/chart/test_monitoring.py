@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.monitoring.alerts import ALERTS, RUNBOOK
 from tests.chart.rendering import CHART, HIGHEST, NAME, NAMESPACE, SETUPS, Manifests, conformity, render, template
 
 RULES = """\
@@ -72,6 +73,17 @@ def test_the_number_of_agents_is_that_of_the_releases_own_job() -> None:
     )
     monitor = monitored.named("PodMonitor")["metadata"]
     assert rule["expr"].count(f'penstock_ready{{job="{NAMESPACE}/{monitor["name"]}"}}') == 3
+
+
+def test_an_alert_links_to_its_section_where_the_documents_are_published() -> None:
+    def urls(*values: str) -> set[str]:
+        spec = render(SETUPS["minimal"], values=[RULE, *values]).named("PrometheusRule")["spec"]
+        return {rule["annotations"]["runbook_url"] for rule in spec["groups"][0]["rules"]}
+
+    names = {alert.anchor for alert in ALERTS}
+    assert urls() == {f"{RUNBOOK}#{name}" for name in names}
+    page = "https://docs.example.net/penstock/alerts.md"
+    assert urls(f'monitoring.prometheusRule.runbookUrl="{page}"') == {f"{page}#{name}" for name in names}
 
 
 def test_a_dashboard_is_a_map_that_grafana_finds_by_its_label(chart: Path) -> None:

@@ -1,5 +1,6 @@
 """Every supported set-up renders into manifests that Kubernetes accepts, and that agents can run with."""
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.chart import expectations
 from tests.chart.rendering import (
@@ -26,6 +28,7 @@ from tests.chart.rendering import (
     setup_text,
     template,
 )
+from tools.kube_lab.images import ETCD_IMAGE
 
 VERSIONS = (LOWEST, HIGHEST)
 ODD_NAMES = Path(__file__).with_name("odd_names.yaml")
@@ -183,6 +186,16 @@ def test_a_member_of_etcd_can_return_without_its_volume() -> None:
     assert "--initial-cluster-state=new" in agent_container(etcd)["args"]
 
 
+def test_the_image_of_etcd_is_the_published_one_that_compose_and_the_lab_use() -> None:
+    """Docker Hub has no official image `etcd`: a name without a registry cannot be pulled."""
+    (etcd,) = setup("etcd").all("StatefulSet")
+    image = agent_container(etcd)["image"]
+    compose = yaml.safe_load((CHART.parent / "compose.yaml").read_text(encoding="utf-8"))
+    assert image == ETCD_IMAGE
+    assert compose["services"]["etcd"]["image"] == f"${{ETCD_IMAGE:-{image}}}"
+    assert image.startswith("quay.io/coreos/etcd:v")
+
+
 def test_a_certificate_has_addresses_among_its_further_names() -> None:
     values = [
         'tls={"enabled":true,"certManager":{"issuerRef":{"name":"a"}},"extraNames":["192.0.2.7","k.example.net"]}'
@@ -198,6 +211,16 @@ def test_a_policy_allows_the_ports_that_the_urls_name() -> None:
     policy = render(SETUPS["minimal"], values=[*urls, "networkPolicy.enabled=true"]).named("NetworkPolicy")["spec"]
     ports = [[port["port"] for port in rule["ports"]] for rule in policy["egress"]]
     assert ports[2:] == [[2379, 12379, 2479], [443, 9000]]
+
+
+@pytest.mark.parametrize("value", ["monitoring", "engines"])
+def test_a_policy_lets_prometheus_and_engines_reach_the_http_port_alone(value: str) -> None:
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "others"}}}
+    clients = 'networkPolicy.clients=[{"ipBlock":{"cidr":"192.0.2.0/24"}}]'
+    values = ["networkPolicy.enabled=true", clients, f"networkPolicy.{value}={json.dumps([peer])}"]
+    policy = render(SETUPS["minimal"], values=values).named("NetworkPolicy")["spec"]
+    reached = [rule["ports"] for rule in policy["ingress"] if peer in rule["from"]]
+    assert reached == [[{"protocol": "TCP", "port": "http"}]]
 
 
 @pytest.mark.parametrize(("name", "account"), [("", "default"), ("records", "records")])

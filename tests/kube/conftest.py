@@ -13,7 +13,9 @@ from tests.kube.load import Load, load
 from tests.kube.newer_image import write_newer_image
 from tests.kube.pauses import Pause, Pauses
 from tests.kube.release import Release
-from tools.kube_lab.images import PenstockImage, find_image, read_image
+from tests.support.older_sources import extract
+from tools.image import previous_commit
+from tools.kube_lab.images import PenstockImage, ensure_previous_image, find_image, read_image
 from tools.kube_lab.lab import Lab, running_lab
 from tools.steps import SetupFailed
 from tools.wheel import DIST
@@ -72,10 +74,29 @@ def newer_image(image: PenstockImage, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(scope="session")
-def lab(request: pytest.FixtureRequest, image: PenstockImage, newer_image: PenstockImage) -> Iterator[Lab]:
+def previous_image(request: pytest.FixtureRequest) -> PenstockImage:
+    """The image of the release before, by the commit that `deploy/previous` names. Nodes have it, too."""
+    try:
+        found = ensure_previous_image()
+    except SetupFailed as error:
+        pytest.fail(str(error), pytrace=False)
+    request.config.stash[_PAUSES].notes.append(f"The release before is that of commit {found.revision[:12]}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def previous_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The chart of the release before."""
+    return extract(previous_commit(), tmp_path_factory.mktemp("previous"), "deploy/chart") / "deploy" / "chart"
+
+
+@pytest.fixture(scope="session")
+def lab(
+    request: pytest.FixtureRequest, image: PenstockImage, newer_image: PenstockImage, previous_image: PenstockImage
+) -> Iterator[Lab]:
     """A cluster of three nodes. From here on this process is in its network, until the last scenario has ended."""
     try:
-        with running_lab(request.config.getoption("--kube-folder"), image, [newer_image]) as running:
+        with running_lab(request.config.getoption("--kube-folder"), image, [newer_image, previous_image]) as running:
             yield running
     except SetupFailed as error:
         pytest.fail(str(error), pytrace=False)

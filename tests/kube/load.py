@@ -120,6 +120,8 @@ def load(bootstrap: str, name: str, settings: ClientSettings) -> Iterator[Load]:
         histories = [_plain_history(running, plain), _transactional_history(running, transactional)]
         for history in histories:
             _wait_for_reads(history, members[history.topic])
+        for topic, group in members.items():
+            _wait_for_commits(bootstrap, topic, group, {**settings, **protocols[topic]})
     errors = running.errors
     if not producer.errors and producer.acknowledged_count != producer.sent:
         errors.append(f"{producer.sent} records were sent, and {producer.acknowledged_count} answers came")
@@ -161,6 +163,22 @@ def _wait_for_reads(history: TopicHistory, members: Sequence[GroupMember]) -> No
 
     with suppress(AssertionError):
         wait_until(have_read, "all records", seconds_max=READ_SECONDS_MAX)
+
+
+def _wait_for_commits(bootstrap: str, topic: str, members: Sequence[GroupMember], settings: ClientSettings) -> None:
+    """Return when a group that lost partitions has committed all that it read, or time is over: `problems` names the
+    rest. A member that loses a partition may not have committed it; the next one reads and commits it again.
+    """
+    if not any(member.losses for member in members):
+        return  # they commit when they leave
+
+    def have_committed() -> bool:
+        committed = committed_offsets(bootstrap, topic, topic, PARTITIONS, settings)
+        positions = (read.position for member in members for read in tuple(member.reads))
+        return all(offset < committed.get(partition, 0) for partition, offset in positions)
+
+    with suppress(AssertionError):
+        wait_until(have_committed, "all commits", seconds_max=READ_SECONDS_MAX)
 
 
 def _plain_history(running: Load, topic: str) -> TopicHistory:

@@ -1,14 +1,16 @@
 """A release of the chart in the lab: its agents, and what is done to it."""
 
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
 from tests.kube.clients import ClientSettings
 from tests.support.cluster.conditions import wait_until
-from tools.kube_lab.lab import Lab, LabCommandFailed
+from tools.kube_lab.lab import CHART, Lab, LabCommandFailed
 
 READY_SECONDS_MAX = 180.0
 LOST_SECONDS_MAX = 120.0
@@ -21,6 +23,8 @@ class Pod:
 
     name: str
     node: str
+    tag: str
+    """Of its image."""
     address: str
     is_ready: bool
     restarts: int
@@ -50,9 +54,20 @@ class Release:
     def bootstrap(self) -> str:
         return self.address or f"{self.full_name}.{self.namespace}.svc:9092"
 
-    def install(self, *options: str) -> None:
+    def install(self, *options: str, chart: Path = CHART) -> None:
         """Install or upgrade it, and wait until all of it is ready. `options`: those of helm."""
-        self.lab.install(self.name, self.namespace, *self.options, *options)
+        self.lab.install(self.name, self.namespace, *self.options, *options, chart=chart)
+        self.wait_until_ready()
+
+    def revision(self) -> int:
+        """The number of its last installation, upgrade or rollback."""
+        history = self.lab.helm("history", self.name, "--namespace", self.namespace, "--output=json")
+        return max(int(each["revision"]) for each in json.loads(history))
+
+    def roll_back(self, *options: str) -> None:
+        """Return to the revision before, or to one that `options` name, and wait until all of it is ready."""
+        words = ("--namespace", self.namespace, "--wait", "--timeout=3m")
+        self.lab.helm("rollback", self.name, *words, *options)
         self.wait_until_ready()
 
     def uninstall(self) -> None:
@@ -74,6 +89,7 @@ class Release:
                 Pod(
                     name=item["metadata"]["name"],
                     node=item["spec"].get("nodeName", ""),
+                    tag=item["spec"]["containers"][0]["image"].rpartition(":")[2],
                     address=item["status"].get("podIP", ""),
                     is_ready=status.get("ready", False),
                     restarts=status.get("restartCount", 0),

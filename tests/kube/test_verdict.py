@@ -150,9 +150,24 @@ def test_a_commit_may_pass_control_records() -> None:
 def test_a_record_may_be_read_again_after_a_rebalance() -> None:
     history = clean()
     read_again(history)
-    commit_less(history)
     history.rebalances = 1
     assert problems(history) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "found"),
+    [
+        (forget_the_commit, f"{COMMITTED}: partition 0 at 0, read up to 3"),
+        (commit_more, f"{COMMITTED}: partition 1 at 4, read up to 2"),
+        (commit_less, f"{COMMITTED}: partition 1 at 1, read up to 2"),
+    ],
+)
+def test_a_rebalance_excuses_no_wrong_commit(damage: Callable[[TopicHistory], None], found: str) -> None:
+    history = clean()
+    read_again(history)
+    damage(history)
+    history.rebalances = 1
+    assert problems(history) == [found]
 
 
 def test_a_group_that_begins_again_after_a_rebalance_has_lost_its_offsets() -> None:

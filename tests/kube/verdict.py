@@ -82,6 +82,7 @@ def _problems_of_reads(history: TopicHistory) -> Mapping[str, Sequence[object]]:
         "read by the group, and not stored so": [
             f"{read.value} at {read.position}" for read in reads if history.stored.get(read.position) != read.value
         ],
+        "committed at another position than read": list(_wrong_commits(history, reads)),
     }
     if history.rebalances:
         first_s: dict[Position, float] = {}
@@ -97,7 +98,6 @@ def _problems_of_reads(history: TopicHistory) -> Mapping[str, Sequence[object]]:
         **found,
         "read twice without a rebalance": [position for position, count in counts.items() if count > 1],
         "read out of order": [position for member in history.reads for position in _backwards(member)],
-        "committed at another position than read": list(_wrong_commits(history, reads)),
     }
 
 
@@ -112,7 +112,8 @@ def _backwards(reads: Sequence[Read]) -> Iterator[Position]:
 
 def _wrong_commits(history: TopicHistory, reads: Sequence[Read]) -> Iterator[str]:
     """Partitions that the next member would begin before or behind the first record that no member has read. What a
-    commit passes besides are control records.
+    commit passes besides are control records. Rebalances change nothing of it: `load` lets members leave when what they
+    read is committed.
     """
     ends = {partition: offset + 1 for partition, offset in sorted(read.position for read in reads)}
     for partition, end in ends.items():

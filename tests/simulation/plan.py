@@ -235,8 +235,8 @@ class Plan:
     has_lag_monitors: bool = False
     """Whether others than members ask how far the groups have come."""
     transactions: TransactionPlan | None = None
-    is_name_mine: bool = False
-    """Whether an agent that starts ends the session that holds its name (`--name-is-mine`)."""
+    is_taking_over_name: bool = False
+    """Whether an agent that starts ends the session that holds its name (`--take-over-name`)."""
     has_older_agents: bool = False
     has_authorizer: bool = False
     """Whether agents authorise their clients, who may do everything that no ACL is about."""
@@ -318,7 +318,7 @@ def _with_own_names(plan: Plan, chance: random.Random) -> Plan:
         return plan
     has_namesakes = own.random() < NAMESAKE_SHARE and plan.ledger_loss is None
     faults = (*plan.faults, FaultName.NAMESAKE) if has_namesakes else plan.faults
-    return replace(plan, is_name_mine=True, faults=faults)
+    return replace(plan, is_taking_over_name=True, faults=faults)
 
 
 def _with_one_address(plan: Plan, chance: random.Random) -> Plan:

@@ -18,7 +18,7 @@ def plan_of(seed: int, faults: tuple[FaultName, ...]) -> Plan:
     """The world of a seed, with these faults, often."""
     return replace(
         draw(random.Random(seed)),
-        is_name_mine=True,
+        is_taking_over_name=True,
         faults=faults,
         fault_interval_s=1.0,
         ledger_loss=None,
@@ -37,7 +37,7 @@ def test_s12_a_name_is_taken_at_once_and_nothing_of_the_session_before_counts_af
 
 def test_some_drawn_worlds_have_such_agents_and_some_of_these_have_namesakes() -> None:
     plans = [draw(random.Random(seed)) for seed in range(1, 101)]
-    mine = [plan for plan in plans if plan.is_name_mine]
-    assert 5 < len(mine) < 30
-    assert 0 < sum(FaultName.NAMESAKE in plan.faults for plan in mine) < len(mine)
-    assert not any(FaultName.NAMESAKE in plan.faults for plan in plans if not plan.is_name_mine)
+    takers = [plan for plan in plans if plan.is_taking_over_name]
+    assert 5 < len(takers) < 30
+    assert 0 < sum(FaultName.NAMESAKE in plan.faults for plan in takers) < len(takers)
+    assert not any(FaultName.NAMESAKE in plan.faults for plan in plans if not plan.is_taking_over_name)

@@ -17,14 +17,23 @@ from pathlib import Path
 
 from tools import pins
 from tools.go_servers import etcd_program
+from tools.image import build_older_image, previous_commit
 from tools.kube_programs import pause_program
 from tools.oci import Image, LayerWriter, write_archive
-from tools.steps import SetupFailed, ensure
+from tools.steps import ROOT, SetupFailed, cache_folder, ensure
 
 PAUSE_IMAGE = "localhost/pause:1"
+ETCD_IMAGE = f"quay.io/coreos/etcd:{pins.ETCD}"
+"""The name that the chart's values have, so the lab installs the chart with its own defaults."""
 EPOCH = "2020-01-01T00:00:00Z"
 DATABASES = ("io.containerd.metadata.v1.bolt/meta.db", "io.containerd.snapshotter.v1.overlayfs/metadata.db")
 LAYERS = "io.containerd.snapshotter.v1.overlayfs/snapshots"
+BUILDER = (
+    "deploy/image/**/*",
+    "deploy/wheel/*",
+    *(f"tools/{name}.py" for name in ("debian", "image", "oci", "sbom", "wheel")),
+)
+"""Files that decide what an image of a commit is."""
 
 Import = Callable[[Path, Sequence[Path]], None]
 """Unpacks archives into containerd's store in a folder."""
@@ -35,6 +44,7 @@ class PenstockImage:
     """What an image's archive says of itself."""
 
     archive: Path
+    tag: str
     version: str
     revision: str
     """The commit that it was built from."""
@@ -59,12 +69,30 @@ def read_image(archive: Path) -> PenstockImage:
             return stream.read()
 
         (described,) = json.loads(content("manifest.json"))
+        (reference,) = described["RepoTags"]
         labels = json.loads(content(described["Config"]))["config"]["Labels"]
     return PenstockImage(
         archive=archive.resolve(),
+        tag=reference.rpartition(":")[2],
         version=labels["org.opencontainers.image.version"],
         revision=labels["org.opencontainers.image.revision"],
     )
+
+
+def ensure_previous_image() -> PenstockImage:
+    """The image of the commit that `deploy/previous` names, built once for each state of the builder.
+
+    Raises `SetupFailed` where git has no such commit.
+    """
+    commit = previous_commit()
+    builder = sorted(path for pattern in BUILDER for path in ROOT.glob(pattern) if path.is_file())
+    parts = [commit, *(f"{path.relative_to(ROOT)} {_digest(path)}" for path in builder)]
+    folder = cache_folder() / f"previous-image-{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}"
+
+    def build(partial: Path) -> None:
+        build_older_image(partial, commit)
+
+    return find_image(ensure("image of the release before", folder, build))
 
 
 def ensure_store(folder: Path, archives: Sequence[Path], unpack: Import) -> Path:
@@ -83,7 +111,7 @@ def ensure_store(folder: Path, archives: Sequence[Path], unpack: Import) -> Path
             work = Path(temporary)
             small = [
                 _write(work, "pause.tar", PAUSE_IMAGE, pause_program()),
-                _write(work, "etcd.tar", f"etcd:{pins.ETCD}", etcd_program()),
+                _write(work, "etcd.tar", ETCD_IMAGE, etcd_program()),
             ]
             unpack(partial, [*archives, *small])
 

@@ -93,15 +93,15 @@ class Lab:
             {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": KEYS, "namespace": name}, "stringData": keys},
         )
 
-    def install(self, release: str, namespace: str, *options: str) -> str:
-        """Install the chart as a release, or upgrade it, and wait until it is ready. Returns what helm writes.
+    def install(self, release: str, namespace: str, *options: str, chart: Path = CHART) -> str:
+        """Install a chart as a release, or upgrade it, and wait until it is ready. Returns what helm writes.
 
         Raises `LabCommandFailed`, also with what the namespace's pods say that are not ready.
         """
         try:
             return self.helm(
-                *("upgrade", "--install", release, str(CHART), "--namespace", namespace, "--wait", "--timeout=3m"),
-                *("--values", str(VALUES), "--set", f"image.tag={self.image.version}"),
+                *("upgrade", "--install", release, str(chart), "--namespace", namespace, "--wait", "--timeout=3m"),
+                *("--values", str(VALUES), "--set", f"image.tag={self.image.tag}"),
                 *("--set", f"store.url=s3://{BUCKET}/{namespace}/{release},store.endpoint={STORE_ENDPOINT}"),
                 *options,
             )

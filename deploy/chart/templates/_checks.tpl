@@ -52,7 +52,7 @@
 {{- with $v.authentication -}}
 {{- if .enabled -}}
 {{- if not (or .superUsers .users) -}}
-{{- fail "authentication.enabled: nobody could do anything. Name a principal in authentication.superUsers, or users in authentication.users" -}}
+{{- fail "authentication.enabled: no principal would have a right. Name a principal in authentication.superUsers, or users in authentication.users" -}}
 {{- end -}}
 {{- range list "PLAIN" "OAUTHBEARER" -}}
 {{- if and (has . $v.authentication.mechanisms) (not $v.tls.enabled) -}}
@@ -72,7 +72,7 @@
 {{- else if or .users .secretKey.name .plainUsers.name (and .superUsers (not (include "penstock.hasAuthorizer" $))) -}}
 {{- fail "authentication.enabled is false, so authentication.superUsers, users, secretKey and plainUsers do nothing: set authentication.enabled=true" -}}
 {{- else if and (include "penstock.hasAuthorizer" $) (not .superUsers) -}}
-{{- fail "tls.clientAuth: certificates name clients, and ACLs count, so nobody could do anything. Name a principal in authentication.superUsers, as in User:CN=admin" -}}
+{{- fail "tls.clientAuth: certificates name clients, and ACLs count, so no principal would have a right. Name a principal in authentication.superUsers, as in User:CN=admin" -}}
 {{- end -}}
 {{- end -}}
 {{- if and $v.relay.existingSecret (not (include "penstock.hasRelayTls" .)) -}}

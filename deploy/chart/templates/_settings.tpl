@@ -19,7 +19,7 @@ etcd://{{ join "," $members }}/{{ include "penstock.fullname" . }}
 {{- end -}}
 {{- $options := dict "ledger" (include "penstock.ledger" .) "store" .Values.store.url "listen" $listen "cache-dir" "/cache" -}}
 {{- /* Names of pods are unique, so a session that has the agent's name is that of its ended container. */ -}}
-{{- $_ := set $options "name-is-mine" true -}}
+{{- $_ := set $options "take-over-name" true -}}
 {{- with .Values.ledger -}}
 {{- if .tls.existingSecret -}}
 {{- $_ := set $options "ledger-ca" "/etc/penstock/etcd/ca.crt" -}}

@@ -17,6 +17,18 @@ OVERVIEW: Final = Board(
                 is_stat=True,
             ),
             Panel(
+                title="Agents that serve, by zone",
+                queries=[
+                    query(
+                        "sum by (zone) (penstock_ready * on (job, instance) group_left (zone) penstock_build_info)",
+                        "{{zone}}",
+                    )
+                ],
+                unit=Unit.COUNT,
+                normal="About as many in each zone. Without zones there is one line for all.",
+                page="alerts.md#agentsmissing",
+            ),
+            Panel(
                 title="Outages",
                 queries=[
                     query("max(penstock_ledger_outage_seconds)", "ledger"),

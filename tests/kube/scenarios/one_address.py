@@ -24,6 +24,7 @@ from tools.kube_lab.lab import Lab, environment
 
 NODE = "b"
 NODE_PORT, FORWARDED_PORT = 30094, 9094
+SHARED_OUT_SECONDS_MAX = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_groups_form_through_a_nodes_port_and_outlive_a_rolling_restart(
 
 
 def test_groups_of_four_libraries_outlive_a_rolling_restart(
-    behind_a_node: Release, start_load: StartLoad, tmp_path: Path, note: Callable[[str], None]
+    behind_a_node: Release, start_load: StartLoad, tmp_path: Path, note: Callable[[str], None], *, is_idle: bool
 ) -> None:
     """Without a limit of pauses: programs of Java begin beside the load."""
     java, kafka_jars = provided(java_runtime.java_home()) / "bin" / "java", provided(jars.jar_folder("kafka"))
@@ -65,6 +66,7 @@ def test_groups_of_four_libraries_outlive_a_rolling_restart(
             for group in groups:
                 seconds = wait_until(group.is_shared_out, f"the shares of {group.name}")
                 note(f"one address: {group.name} shared its partitions after {seconds:.1f} s more")
+                assert seconds < SHARED_OUT_SECONDS_MAX or not is_idle, group.name
             losses = {group.name: group.losses_count for group in groups}
             behind_a_node.restart_agents()
             load.wait_for_records()

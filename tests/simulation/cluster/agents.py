@@ -437,7 +437,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         store_url=store_url_of(plan),
         data_dir=Path(),
         name=name,
-        is_name_mine=plan.is_name_mine,
+        is_taking_over_name=plan.is_taking_over_name,
         flush_interval_ms=plan.flush_interval_ms,
         tail_interval_ms=TAIL_INTERVAL_MS,
         archive_interval_s=plan.archive_interval_s,

@@ -468,7 +468,7 @@ def s12_a_session_outlives_its_lease() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.CRASH, FaultName.NAMESAKE, where=lambda plan: plan.is_name_mine)
+@mutation(FaultName.CRASH, FaultName.NAMESAKE, where=lambda plan: plan.is_taking_over_name)
 def s12_a_name_is_taken_from_a_session_that_goes_on() -> Iterator[None]:
     """Who is sure of its name frees it, and neither the ledger nor apply rejects what the one before appends."""
     apply_unopened = apply_module._apply_unopened

@@ -165,7 +165,7 @@ async def running_parts(
     *,
     store: ObjectStore | None = None,
     is_holding_rules: bool = False,
-    is_name_mine: bool = False,
+    is_taking_over_name: bool = False,
 ) -> AsyncIterator[Parts]:
     """Parts whose loops run and whose session is open; on the way out they stop as a killed process does."""
     ledger, store = ledger or MemoryLedger(), store or MemoryStore()
@@ -175,7 +175,7 @@ async def running_parts(
             tasks.create_task(parts.ledger.apply_loop.run()),
             tasks.create_task(parts.ledger.apply_loop.run_barriers()),
         ]
-        await parts.ledger.open(parts.begin, is_holding_rules=is_holding_rules, is_name_mine=is_name_mine)
+        await parts.ledger.open(parts.begin, is_holding_rules=is_holding_rules, is_taking_over_name=is_taking_over_name)
         loops.append(tasks.create_task(parts.ledger.writer.run()))
         try:
             yield parts

@@ -52,9 +52,11 @@ def test_a_data_file_lies_in_the_folder_of_its_topic_and_names_its_session() -> 
 
 def test_a_merged_file_says_so_in_its_key() -> None:
     merged = parquet_key("orders", TOPIC, SESSION, NUMBER, is_merged=True)
-    assert merged.endswith("/data/0000000000000abc-0000000000000007-merged.parquet")
+    assert merged.endswith("/data/0000000000000abc-8000000000000007.parquet")
     assert is_merged_key(merged)
-    assert not is_merged_key(parquet_key("a-merged", TOPIC, SESSION, NUMBER))
+    assert not is_merged_key(parquet_key("orders", TOPIC, SESSION, NUMBER))
+    assert not is_merged_key(merged.replace("/data/", "/other/"))
+    assert not is_merged_key(merged.replace("8", "x"))
     assert topic_of_parquet_key(merged) == TOPIC
 
 

@@ -17,12 +17,14 @@ from tools.image import (
     REPOSITORY,
     Commit,
     build_image,
+    build_older_image,
     clear_addresses,
     config,
     correct_records,
     keep_only,
     leave_out,
     owners,
+    previous_commit,
     read_commit,
 )
 from tools.oci import Owner
@@ -182,3 +184,19 @@ def test_sources_without_git_need_a_time(checkout: Path, tmp_path: Path, monkeyp
         read_commit(checkout)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(COMMIT.seconds))
     assert read_commit(checkout) == Commit(revision="unknown", seconds=COMMIT.seconds)
+
+
+def test_an_older_commit_that_git_lacks_is_named(checkout: Path, tmp_path: Path) -> None:
+    with pytest.raises(SetupFailed, match=r"(?s)cannot check out 'abcdef123456' of .*git fetch --unshallow"):
+        build_older_image(tmp_path / "dist", "abcdef123456", repository=checkout)
+    assert not (tmp_path / "dist").exists()
+
+
+def test_the_release_before_is_an_ancestor_of_this_commit() -> None:
+    done = subprocess.run(
+        ["git", "-C", ROOT, "merge-base", "--is-ancestor", previous_commit(), "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr or f"{previous_commit()} is in another line of history"

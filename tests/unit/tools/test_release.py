@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import io
 import os
+import re
 import subprocess
 import tarfile
 from pathlib import Path
@@ -12,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tools import release_trials
-from tools.release import SUMS, ignored, pack, write_sums
+from tools.release import SUMS, complete, ignored, pack, write_sums
 from tools.release_trials import broker, runtime_config, try_contents, try_image
-from tools.steps import SetupFailed
+from tools.steps import SetupFailed, main
 
 
 @pytest.fixture
@@ -77,8 +78,32 @@ def test_an_image_that_nothing_can_run_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(release_trials, "RUNTIMES", ("no-such-runtime",))
-    try_image(tmp_path / "image.tar", "1.2.3", tmp_path)
+    assert try_image(tmp_path / "image.tar", tmp_path) == "none of no-such-runtime is installed"
     assert "NOT RUN        none of no-such-runtime is installed" in capsys.readouterr().out
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> Path:
+    partial = tmp_path / "penstock-1.2.3.partial"
+    partial.mkdir()
+    (partial / "penstock-1.2.3-amd64.oci.tar").touch()
+    return partial
+
+
+def test_an_image_that_was_not_tried_leaves_no_release(partial: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = partial.with_suffix("")
+    with pytest.raises(SystemExit, match="1"):
+        main(lambda: complete(partial, folder, "none of runc, crun is installed"))
+    assert re.search(r"not tried: none of runc, crun is .*Install runc.*--untried-image", capsys.readouterr().out)
+    assert not folder.exists()
+    assert [path.name for path in partial.iterdir()] == ["penstock-1.2.3-amd64.oci.tar"]
+
+
+def test_what_was_tried_gets_checksums_and_the_name_of_a_release(partial: Path) -> None:
+    folder = partial.with_suffix("")
+    complete(partial, folder, None)
+    assert not partial.exists()
+    assert {path.name for path in folder.iterdir()} == {"penstock-1.2.3-amd64.oci.tar", SUMS}
 
 
 def test_a_broker_that_ends_fails_its_trial(tmp_path: Path) -> None:

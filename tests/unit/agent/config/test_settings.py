@@ -68,11 +68,11 @@ def test_penstock_run_has_its_own_ledger() -> None:
         load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
 
 
-def test_an_agent_may_say_that_its_name_is_its_alone() -> None:
-    assert not agent().is_name_mine
-    assert agent(name_is_mine=True).is_name_mine
-    with pytest.raises(InvalidSettings, match="name-is-mine is an option of penstock agent"):
-        run(name_is_mine=True)
+def test_an_agent_may_take_over_its_name() -> None:
+    assert not agent().is_taking_over_name
+    assert agent(take_over_name=True).is_taking_over_name
+    with pytest.raises(InvalidSettings, match="take-over-name is an option of penstock agent"):
+        run(take_over_name=True)
 
 
 def test_penstock_run_can_have_its_bucket_elsewhere() -> None:

@@ -199,7 +199,8 @@ def is_own(services: Services, group_id: str) -> bool:
 
 
 class TestWhoIsNamed:
-    async def test_metadata_names_the_other_agent_for_everything(self) -> None:
+    async def test_metadata_names_the_other_agent_for_everything_and_both_as_brokers(self) -> None:
+        """In an outage of the whole ledger each agent would leave out itself: clients give up what comes and goes."""
         async with pair() as agents:
             before = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
             agents.cut()
@@ -208,17 +209,17 @@ class TestWhoIsNamed:
             after = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
             assert {broker.node_id for broker in before.brokers} == {OWN, OTHER}
             assert before.controller_id == OWN
-            assert [broker.node_id for broker in answer.brokers] == [OTHER]
+            assert answer.brokers == before.brokers
             assert answer.controller_id == OTHER
             partitions = answer.topics[0].partitions
             assert {(each.leader_id, each.replica_nodes) for each in partitions} == {(OTHER, (OTHER,))}
             assert after == before
 
-    async def test_the_description_of_the_cluster_has_the_other_agent_alone(self) -> None:
+    async def test_so_does_the_description_of_the_cluster(self) -> None:
         async with pair() as agents:
             agents.cut()
             answer = await ask(agents.services, DESCRIBE_CLUSTER, 0, include_cluster_authorized_operations=False)
-            assert [broker.broker_id for broker in answer.brokers] == [OTHER]
+            assert {broker.broker_id for broker in answer.brokers} == {OWN, OTHER}
             assert answer.controller_id == OTHER
 
     @pytest.mark.parametrize("key_type", [GROUP, TRANSACTION])

@@ -10,6 +10,7 @@ from coordinator.commands.commands import DeleteTopic
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
+from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from protocol.limits import ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import TopicId
@@ -99,6 +100,17 @@ async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypat
         assert next(failures, None) is None
 
 
+class SlowStore(MemoryStore):
+    """Takes three seconds for each data file."""
+
+    parts: Parts
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        await super().put(key, parts, if_absent=if_absent)
+        if key.endswith(".parquet"):
+            await self.parts.clock.sleep(3.0)
+
+
 class DeletingStore(MemoryStore):
     """Deletes the topic while its file is being put."""
 
@@ -155,6 +167,34 @@ async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_n
             for loop in loops:
                 loop.cancel()
         assert passes() == [int(each.ledger.session == owner) for each in (one, other)]
+
+
+async def test_hot_topics_are_archived_before_they_are_due_as_far_as_their_time_goes() -> None:
+    store, hot, slow = SlowStore(), [TopicId(bytes([n] * 16)) for n in range(1, 4)], TopicId(bytes([9] * 16))
+    async with running_parts() as parts, asyncio.timeout(10):
+        store.parts = parts
+        for topic_id in (*hot, slow):
+            await parts.ledger.propose(create(topic_id.hex(), topic_id=topic_id))
+        job = archiver(parts, store, policy=ArchivePolicy(age_ms=30_000, bytes_target=32 * 200)).job
+        await job.run_once()
+        for number, topic_id in enumerate(hot):
+            await produce(parts, store, number, values=[b"v" * 200], topic_id=topic_id)
+        await produce(parts, store, len(hot), values=[b"v"], topic_id=slow)
+
+        async def archived_after(seconds: float) -> list[TopicId]:
+            await parts.clock.sleep(seconds)
+            await job.run_once()
+            return [topic_id for topic_id in (*hot, slow) if parts.ledger.state.topics[topic_id].table is not None]
+
+        assert await archived_after(0) == []
+        assert await archived_after(1.9) == []
+        assert await archived_after(0.2) == hot[:1], "the first one took more time than was left"
+        assert await archived_after(0.2) == hot[:1]
+        assert await archived_after(3.0) == hot[:2]
+        assert await archived_after(3.0) == hot[:2]
+        assert await archived_after(3.0) == hot
+        assert await archived_after(9.0) == hot
+        assert await archived_after(1.0) == [*hot, slow], "it is due, whatever time early passes took"
 
 
 async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twice() -> None:

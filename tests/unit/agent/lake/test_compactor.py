@@ -5,16 +5,20 @@ from collections.abc import Awaitable, Callable, Sequence
 import pytest
 
 from agent.lake.damaged_inputs import DamagedInputs
+from agent.runtime.threads import run_in_thread
 from agent.views.tables import lake_rows
 from coordinator.commands.commands import DeleteTopic
 from coordinator.invariants import check
-from iceberg_export.compaction.merge import MergedFile
+from iceberg_export.compaction.merge import Merge, MergedFile, merge
+from iceberg_export.compaction.topic_files import merge_chunks, topic_files
 from iceberg_export.rows.footer import FileUnreadable
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.snapshots import REPLACE
 from protocol.limits import COMPACTION_DAMAGED_SECONDS_FIRST, COMPACTION_DAMAGED_SECONDS_MAX
+from protocol.types import ObjectNumber
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing
+from storage.refs import is_merged_key
 from tests.support.agent.ledger_parts import ManualClock, Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create, delete_before
 from tests.support.lake.compaction import FILES, archived, file_compactor, operations, served, small_files
@@ -33,12 +37,39 @@ async def test_small_files_become_one_with_the_same_records_for_consumers_and_in
         merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert merged.file.record_count == 3 * FILES
+        assert is_merged_key(merged.file.key)
         assert await served(parts, store) == before
         assert [record.offset for record in before] == list(range(3 * FILES))
         assert [live.file.key for live in await live_files(parts, store)] == [merged.file.key]
         assert await operations(parts, store) == ["append"] * FILES + [REPLACE]
         assert check(parts.ledger.state) == []
         assert outcomes(parts, "done") == 1
+
+
+@pytest.mark.parametrize(("files", "is_merged"), [(1, False), (FILES, True)], ids=["of a pass", "merged"])
+async def test_a_file_that_is_rewritten_alone_says_what_it_said_before(files: int, *, is_merged: bool) -> None:
+    store = MemoryStore()
+    async with archived(store, count=files) as (parts, lake):
+        await file_compactor(parts, store, lake).compact(TOPIC)
+        indexes = [partition.index.archived() for partition in parts.ledger.state.topics[TOPIC].partitions]
+        (file,) = topic_files(indexes)
+        stored = parts.ledger.state.objects[file.object_id]
+        planned = Merge(
+            topic_id=TOPIC,
+            name="t",
+            keys=(stored.key,),
+            file_bytes=stored.object_bytes,
+            chunks=merge_chunks([file], indexes),
+        )
+        rewritten = await merge(
+            planned,
+            store=store,
+            session=parts.ledger.session,
+            number=ObjectNumber(100),
+            run_in_thread=run_in_thread,
+        )
+        assert is_merged_key(stored.key) is is_merged
+        assert is_merged_key(rewritten.command.object_key) is is_merged
 
 
 async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None:
@@ -146,7 +177,7 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.ledger.propose(delete_before(3))
         assert await file_compactor(parts, store, lake).compact(TOPIC) is None
-        assert outcomes(parts, "refused") == 1
+        assert outcomes(parts, "rejected") == 1
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES))
 
 

@@ -134,7 +134,7 @@ async def test_s6_a_pass_that_finds_another_commit_in_its_place_is_made_again() 
         report = await archiver(parts, store, lake).archive_topic(TOPIC)
         assert report.records == 3
         assert [live.file.key for live in await live_files(parts, store)] == files_of_log(parts)
-        assert parts.metrics.archive_passes.labels("refused")._value.get() == 1
+        assert parts.metrics.archive_passes.labels("rejected")._value.get() == 1
 
 
 async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> None:

@@ -178,10 +178,12 @@ class RivalLedger(MemoryLedger):
 
 
 @pytest.mark.parametrize("answers_lost", [0, 2])
-async def test_s12_a_name_that_is_mine_is_not_waited_for(caplog: pytest.LogCaptureFixture, answers_lost: int) -> None:
+async def test_s12_a_name_that_is_taken_over_is_not_waited_for(
+    caplog: pytest.LogCaptureFixture, answers_lost: int
+) -> None:
     ledger = RivalLedger(answers_lost=answers_lost)
     with caplog.at_level(logging.WARNING):
-        async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, is_name_mine=True) as parts:
+        async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, is_taking_over_name=True) as parts:
             assert parts.ledger.session > ledger.held
             assert ledger.revoked == [ledger.held] * (answers_lost + 1)
             assert len(parts.clock.slept) == answers_lost
@@ -189,10 +191,10 @@ async def test_s12_a_name_that_is_mine_is_not_waited_for(caplog: pytest.LogCaptu
     assert [text.startswith("another session held this agent's name, and was ended") for text in said][-1:] == [True]
 
 
-async def test_s12_who_loses_a_name_that_is_mine_does_not_take_it_back(caplog: pytest.LogCaptureFixture) -> None:
+async def test_s12_an_agent_takes_over_its_name_at_its_start_alone(caplog: pytest.LogCaptureFixture) -> None:
     """Else two processes that claim one name would end each other's sessions for ever."""
     ledger = RivalLedger()
-    async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, is_name_mine=True) as parts:
+    async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, is_taking_over_name=True) as parts:
         mine = parts.ledger.session
         ledger.core.revoke_session(start().name, mine)
         ledger.held = ledger.core.open_session(start().name)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -11,12 +11,17 @@ from msgspec.structs import replace
 
 from agent.ledger.node_ids import node_id_of
 from agent.maintenance.session_reaper import SessionReaper
-from coordinator.commands.commands import StartDrain, StartSession
+from coordinator.commands.commands import ReportTime, StartDrain, StartSession
 from coordinator.follower import Follower
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Ledger
+from coordinator.ledger.port import Ledger, OutcomeUnknown
 from coordinator.ledger.sqlite import SqliteLedger
-from protocol.limits import SESSION_END_SECOND_TRY_S, SESSION_WATCH_RETRY_S
+from protocol.limits import (
+    LEDGER_SESSION_SECONDS,
+    SESSION_END_SECOND_TRY_S,
+    SESSION_RETURN_SECONDS_MAX,
+    SESSION_WATCH_RETRY_S,
+)
 from protocol.types import SessionId
 from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import start
@@ -97,6 +102,66 @@ async def test_an_agent_that_is_gone_is_told_once_and_loudly_unless_it_was_stopp
         told = [record for record in caplog.records if record.name == "agent.maintenance.session_reaper"]
         assert [(record.levelname, record.__dict__["agent"]) for record in told] == [(level, "dead")]
         assert ("start it again" in told[0].message) is not is_draining
+
+
+class TestAfterAnOutage:
+    """Of the whole ledger: no agent has a lease, and all come back."""
+
+    @pytest.mark.parametrize("is_watched", [False, True])
+    async def test_s12_agents_that_return_are_not_ended(
+        self, monkeypatch: pytest.MonkeyPatch, *, is_watched: bool
+    ) -> None:
+        core = MemoryLedgerCore()
+        async with (
+            running_parts(MemoryLedger(core), start("a", node=1)) as first,
+            running_parts(MemoryLedger(core), start("b", node=2)) as second,
+        ):
+            lost, outages = second.ledger.session, [first, second]
+            for parts in outages:
+                parts.clock.seconds += LEDGER_SESSION_SECONDS + 1
+            core.expire(lost)
+            await first.ledger.propose(ReportTime())
+            slept: list[float] = []
+
+            async def return_meanwhile(seconds: float) -> None:
+                slept.append(seconds)
+                assert lost in first.ledger.state.sessions
+                with suppress(OutcomeUnknown):
+                    await second.ledger.propose(ReportTime())
+                await first.ledger.barrier()
+
+            monkeypatch.setattr(first.clock, "sleep", return_meanwhile)
+            ended = await (reaper(first).end("b") if is_watched else reaper(first).reap())
+            assert slept[:1] == [SESSION_RETURN_SECONDS_MAX]
+            assert ended == []
+            assert second.ledger.session != lost
+            assert second.ledger.session in first.ledger.state.sessions
+
+    async def test_s12_agents_that_do_not_return_are_ended_then(self) -> None:
+        core = MemoryLedgerCore()
+        async with (
+            running_parts(MemoryLedger(core), start("a", node=1)) as first,
+            running_parts(MemoryLedger(core), start("b", node=2)) as second,
+        ):
+            first.clock.seconds += LEDGER_SESSION_SECONDS + 1
+            core.expire(second.ledger.session)
+            await first.ledger.propose(ReportTime())
+            assert await reaper(first).reap() == [second.ledger.session]
+            assert first.clock.slept == [SESSION_RETURN_SECONDS_MAX]
+            assert await reaper(first).reap() == []
+            assert first.clock.slept == [SESSION_RETURN_SECONDS_MAX], "the time is over"
+
+    async def test_s12_without_an_outage_nothing_is_waited_for(self) -> None:
+        core = MemoryLedgerCore()
+        async with (
+            running_parts(MemoryLedger(core), start("a", node=1)) as first,
+            running_parts(MemoryLedger(core), start("b", node=2)) as second,
+        ):
+            first.clock.seconds += LEDGER_SESSION_SECONDS
+            core.expire(second.ledger.session)
+            await first.ledger.propose(ReportTime())
+            assert await reaper(first).reap() == [second.ledger.session]
+            assert first.clock.slept == []
 
 
 class CountingLedger(MemoryLedger):

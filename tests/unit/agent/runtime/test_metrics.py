@@ -38,7 +38,9 @@ def test_what_an_alert_waits_for_is_there_before_its_first_count() -> None:
     outcomes = [verdict.value.replace(" ", "_") for verdict in DigestVerdict if verdict is not DigestVerdict.OPEN]
     for outcome in outcomes:
         assert f'penstock_corruption_checks_total{{outcome="{outcome}"}} 0.0' in text
-    assert 'penstock_archive_passes_total{outcome="failed"} 0.0' in text
+    for outcome in ("done", "retried", "rejected", "failed"):
+        assert f'penstock_archive_passes_total{{outcome="{outcome}"}} 0.0' in text
+    assert text.count("penstock_archive_passes_total{") == 4
 
 
 async def test_the_text_written_in_a_thread_is_the_same() -> None:

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.server.connection import ClientConnection
+from protocol.api_versions import ApiKey
+from protocol.connection import RequestFrame
 from protocol.limits import (
     FETCH_PARTITIONS_MAX,
     FETCH_WAIT_MS_MAX,
@@ -128,6 +130,26 @@ class TestWaitingFetches:
             together.writer.write(FETCH + question + FETCH)
             assert [await together.answered() for _ in range(2)] == [True] * 2
             await until(lambda: len(running.table.behind_fetch) == 0)
+
+    async def test_one_that_a_question_ends_at_once_has_kept_no_memory_yet(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[float] = []
+        take_up = ClientConnection._take_up
+
+        async def watched(connection: ClientConnection, frame: RequestFrame, arrived_s: float) -> None:
+            if frame.api_key == ApiKey.FETCH:
+                assert running.table.behind_fetch
+                seen.append(connection.blocking_s)
+            await take_up(connection, frame, arrived_s)
+
+        monkeypatch.setattr(ClientConnection, "_take_up", watched)
+        async with serving(MIB) as running:
+            running.clock.seconds += 1_000
+            peer = await running.connect()
+            peer.writer.write(FETCH + METADATA)
+            assert [await peer.answered() for _ in range(2)] == [True] * 2
+        assert seen == [0.0]
 
     async def test_one_that_names_very_many_partitions_counts_until_another_wants_memory(self) -> None:
         async with serving(MIB) as running:

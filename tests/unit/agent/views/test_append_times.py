@@ -2,11 +2,10 @@
 
 import pytest
 
-from agent.views import append_times
-from agent.views.append_times import age_seconds
+from agent.views.append_times import AppendTimes, age_seconds
 from coordinator.state.chunk_index import ChunkIndex, MarkerRow, marker_row
-from coordinator.state.state import ObjectState
-from protocol.limits import ARCHIVE_AGE_MS_DEFAULT
+from coordinator.state.state import ObjectState, PartitionState, TopicState
+from protocol.limits import METRIC_CHUNKS_BEFORE_MAX
 from protocol.types import (
     NO_TIMESTAMP,
     Milliseconds,
@@ -23,6 +22,7 @@ MARKER = marker_row(
     MarkerRow(producer_id=ProducerId(1), epoch=ProducerEpoch(0), is_commit=True, timestamp_ms=Milliseconds(9))
 )
 HOUR_MS = 3_600_000
+PASS_MS = 30_000
 
 
 def index_of(*rows: tuple[int, int], append_time_ms: int = -1, archived: int = 0) -> ChunkIndex:
@@ -50,7 +50,11 @@ def objects_of(index: ChunkIndex, *merged: int) -> dict[ObjectId, ObjectState]:
 
 
 def append_time(index: ChunkIndex, offset: int, *merged: int, created_ms: int = 0) -> int | None:
-    return append_times.append_time(index, offset, objects_of(index, *merged), Milliseconds(created_ms))
+    partition = PartitionState(index=index)
+    topic = TopicState(
+        topic_id=TopicId(bytes(16)), name="t", configs={}, partitions=[partition], created_ms=Milliseconds(created_ms)
+    )
+    return AppendTimes(objects_of(index, *merged), PASS_MS).first(topic, partition, offset)
 
 
 @pytest.mark.parametrize(("offset", "time_ms"), [(0, 1_000), (9, 1_000), (10, 2_000), (20, None)])
@@ -87,13 +91,22 @@ def test_records_of_an_archived_chunk_came_one_after_the_other(offset: int, time
 
 def test_a_pause_before_an_archived_chunk_does_not_make_its_records_older_than_a_pass() -> None:
     index = index_of((10, 0), (20, HOUR_MS), archived=2)
-    assert append_time(index, 10) == HOUR_MS - ARCHIVE_AGE_MS_DEFAULT * 9 // 10
+    assert append_time(index, 10) == HOUR_MS - PASS_MS * 9 // 10
     assert append_time(index_of((10, HOUR_MS), archived=1), 9) == HOUR_MS
 
 
 @pytest.mark.parametrize(("offset", "time_ms"), [(10, HOUR_MS // 10), (14, HOUR_MS // 2), (19, HOUR_MS)])
 def test_records_of_a_merged_file_came_since_the_chunk_before(offset: int, time_ms: int) -> None:
     assert append_time(index_of((10, 0), (20, HOUR_MS), archived=2), offset, 2) == time_ms
+
+
+def test_chunks_without_timestamps_say_nothing_about_the_records_after_them() -> None:
+    silent = [(10 + n, NO_TIMESTAMP) for n in range(1, METRIC_CHUNKS_BEFORE_MAX + 1)]
+    merged = METRIC_CHUNKS_BEFORE_MAX + 2
+    index = index_of((10, 0), *silent, (10 + merged + 8, HOUR_MS), archived=merged)
+    assert append_time(index, 10 + METRIC_CHUNKS_BEFORE_MAX, merged) == HOUR_MS
+    index = index_of((10, 0), *silent[:-1], (10 + merged + 7, HOUR_MS), archived=merged - 1)
+    assert append_time(index, 9 + METRIC_CHUNKS_BEFORE_MAX, merged - 1) == HOUR_MS // 10
 
 
 def test_records_of_the_first_merged_file_came_as_fast_as_later_ones() -> None:
@@ -103,7 +116,7 @@ def test_records_of_the_first_merged_file_came_as_fast_as_later_ones() -> None:
     index = index_of((300, HOUR_MS), (301, HOUR_MS + 1_000), archived=1)
     assert append_time(index, 0, 1) == HOUR_MS - 299_000
     assert append_time(index, 0, 1, created_ms=HOUR_MS - 30_000) == HOUR_MS - 29_900
-    assert append_time(index, 0) == HOUR_MS - ARCHIVE_AGE_MS_DEFAULT * 299 // 300
+    assert append_time(index, 0) == HOUR_MS - PASS_MS * 299 // 300
 
 
 @pytest.mark.parametrize("later", [(20, NO_TIMESTAMP), (20, 5_000)])

@@ -4,6 +4,7 @@ import pytest
 
 from agent.runtime.clock import SystemClock
 from agent.runtime.yielding import CooperativeYield
+from agent.views.append_times import AppendTimes
 from agent.views.group_lags import GroupLag, GroupRow, group_lag, group_row
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, ClassicMember, CommittedOffset, GroupState
@@ -30,7 +31,7 @@ async def lag_of(*offsets: int, log_start: int = 0) -> GroupLag:
         PartitionIndex(number): CommittedOffset(Offset(offset), 0, "", Milliseconds(0))
         for number, offset in enumerate(offsets)
     }
-    return await group_lag("g", topic, committed, state.objects, CooperativeYield(SystemClock()))
+    return await group_lag("g", topic, committed, AppendTimes(state.objects, 30_000), CooperativeYield(SystemClock()))
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ def test_the_agents_that_are_counted_can_be_left_to_the_chart() -> None:
 
 def test_each_alert_has_its_section_in_the_runbook() -> None:
     sections = anchors((ROOT / RUNBOOK).read_text())
-    linked = {alert.runbook_url for alert in ALERTS}
-    assert {url.partition("#")[0] for url in linked} == {RUNBOOK}
-    assert {url.partition("#")[2] for url in linked} == sections - {"alerts"}
+    assert {alert.anchor for alert in ALERTS} == sections - {"alerts"}
+
+
+def test_the_address_of_the_runbook_can_be_left_to_the_chart() -> None:
+    text = yaml.safe_dump(rules(runbook="RUNBOOK_URL"))
+    assert "runbook_url: RUNBOOK_URL#notready\n" in text
+    assert text.replace("RUNBOOK_URL", RUNBOOK) == yaml.safe_dump(rules())

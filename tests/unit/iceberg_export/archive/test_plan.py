@@ -105,6 +105,53 @@ class TestSchedule:
         assert schedule.topics_due([(TOPIC, 1), (OTHER, 1)], at(200)) == [OTHER, TOPIC]
 
 
+class TestEarlyPasses:
+    """Of `POLICY`: after 6 ms with 31 bytes."""
+
+    def test_a_hot_topic_is_archived_early_and_a_slow_one_waits(self) -> None:
+        schedule = schedule_that_began()
+        for now_ms, early in ((10, []), (15, []), (16, [TOPIC])):
+            assert schedule.topics_due([(TOPIC, 31), (OTHER, 30)], at(now_ms)) == []
+            assert schedule.topics_early(at(now_ms)) == early
+        schedule.passed(TOPIC, at(16))
+        assert schedule.topics_early(at(17)) == []
+        assert schedule.topics_due([(TOPIC, 31), (OTHER, 30)], at(110)) == [OTHER]
+
+    def test_the_longest_waiting_hot_topic_comes_first(self) -> None:
+        schedule = schedule_that_began()
+        schedule.topics_due([(OTHER, 31)], at(0))
+        schedule.topics_due([(TOPIC, 31), (OTHER, 31)], at(5))
+        schedule.topics_due([(TOPIC, 31), (OTHER, 31)], at(20))
+        assert schedule.topics_early(at(20)) == [OTHER, TOPIC]
+
+    def test_what_is_due_is_not_early(self) -> None:
+        schedule = schedule_that_began()
+        assert schedule.topics_due([(TOPIC, 1000)], at(50)) == [TOPIC]
+        assert schedule.topics_early(at(90)) == []
+
+    def test_by_the_defaults_a_hot_topic_has_two_mib_in_two_seconds(self) -> None:
+        assert (ArchivePolicy().early_age_ms, ArchivePolicy().early_bytes) == (2_000, 2 << 20)
+
+    def test_early_passes_take_a_third_of_the_time(self) -> None:
+        schedule = schedule_that_began()
+        seen = [schedule.has_early_time]
+        schedule.spend_early_time(1_000)
+        seen.append(schedule.has_early_time)
+        for now_ms in (1_900, 2_100):
+            schedule.topics_due([], at(now_ms))
+            seen.append(schedule.has_early_time)
+        assert seen == [True, False, False, True]
+
+    def test_a_long_time_without_early_passes_saves_up_a_second(self) -> None:
+        schedule = schedule_that_began()
+        schedule.topics_due([], at(10**9))
+        seen = []
+        for pass_ms in (999, 1):
+            schedule.spend_early_time(pass_ms)
+            seen.append(schedule.has_early_time)
+        assert seen == [True, False]
+
+
 class TestPlanRows:
     def test_no_chunks_no_pass(self) -> None:
         assert plan_rows(rows()).tolist() == []
