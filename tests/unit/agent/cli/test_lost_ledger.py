@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,6 +44,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def without_locks(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {name: content for name, content in files.items() if not name.endswith(".lock")}
+
+
 @pytest.mark.parametrize("make", [lambda _: None, Path.touch], ids=["no file", "an empty file"])
 class TestLost:
     def test_a_start_refuses_and_changes_nothing(self, data_dir: Path, make: Callable[[Path], None]) -> None:
@@ -71,7 +76,7 @@ class TestLost:
         assert "and the bucket belongs to cluster" in " ".join(output.split())
         code, output = invoke("inspect", "state", *place)
         assert code != 0, output
-        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
+        assert without_locks(contents(data_dir)) == before
 
 
 def in_journal(data_dir: Path) -> tuple[str, ...]:
@@ -125,7 +130,7 @@ class TestWithJournal:
         before = contents(data_dir)
         code, output = invoke("recover", "--force", *in_journal(data_dir))
         assert (code != 0, "belongs to no cluster" in output) == (True, True), output
-        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
+        assert without_locks(contents(data_dir)) == before
 
     def test_before_the_first_start_the_ledger_in_sqlite_is_read(self, data_dir: Path) -> None:
         async def use() -> None:
@@ -158,7 +163,35 @@ class TestWithJournal:
         assert "intake/0" in str(report["passed_over"]), report
         code, output = invoke("audit", *in_journal(data_dir))
         assert (code, "the journal is damaged" in output) == (1, True), output
-        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
+        assert without_locks(contents(data_dir)) == before
+
+    @pytest.mark.parametrize("has_bucket", [False, True], ids=["an empty bucket", "the bucket of another cluster"])
+    def test_a_ledger_in_sqlite_with_another_bucket_is_not_taken_over(self, data_dir: Path, has_bucket: bool) -> None:
+        """`penstock run` with a --store once, and without it now: the ledger has to stay where that --store finds it."""
+
+        async def use() -> None:
+            ledger = await SqliteLedger.open(data_dir / "ledger.sqlite", new_cluster_id="another")
+            await append_singly(ledger, await ledger.open_session("a"), 1)
+            await ledger.claim_bucket("elsewhere")
+            await ledger.close()
+
+        asyncio.run(use())
+        if not has_bucket:
+            shutil.rmtree(data_dir / "store")
+        before = without_locks(contents(data_dir))
+        assert "another" in str(start_with_journal(data_dir))
+        assert without_locks(contents(data_dir)) == before
+
+    def test_an_older_copy_of_the_ledger_in_sqlite_is_not_taken_over(self, data_dir: Path) -> None:
+        async def use() -> None:
+            ledger = await SqliteLedger.open(data_dir / "ledger.sqlite", new_cluster_id="mine")
+            await append_singly(ledger, await ledger.open_session("a"), 1)
+            await ledger.close()
+
+        asyncio.run(use())
+        before = without_locks(contents(data_dir))
+        assert "an older copy of the cluster's ledger" in str(start_with_journal(data_dir))
+        assert without_locks(contents(data_dir)) == before
 
     def test_a_second_agent_names_the_first(self, tmp_path: Path) -> None:
         lock = lock_ledger(tmp_path / "ledger.sqlite")
