@@ -167,7 +167,7 @@ class TestWithJournal:
 
     @pytest.mark.parametrize("has_bucket", [False, True], ids=["an empty bucket", "the bucket of another cluster"])
     def test_a_ledger_in_sqlite_with_another_bucket_is_not_taken_over(self, data_dir: Path, has_bucket: bool) -> None:
-        """`penstock run` with a --store once, and without it now: the ledger has to stay where that --store finds it."""
+        """A `penstock run` that had a --store, and is started without it: with it the ledger has to be found again."""
 
         async def use() -> None:
             ledger = await SqliteLedger.open(data_dir / "ledger.sqlite", new_cluster_id="another")
