@@ -17,7 +17,7 @@ from agent.config.settings import CliCommand, load_settings
 from coordinator.ledger.file_lock import lock_ledger
 from coordinator.ledger.port import LedgerCorrupt, LedgerError, SessionHeld
 from coordinator.ledger.sqlite import SqliteLedger
-from coordinator.ledger.sqlite_marker import write_marker
+from coordinator.ledger.sqlite_marker import is_marker, write_marker
 from storage.embedded.local_store import LocalStore
 from tests.support.agent.recovery_clusters import lived
 from tests.support.journal.journal_ledgers import an_intake_object, embedded_journal, entry
@@ -192,6 +192,24 @@ class TestWithJournal:
         before = without_locks(contents(data_dir))
         assert "an older copy of the cluster's ledger" in str(start_with_journal(data_dir))
         assert without_locks(contents(data_dir)) == before
+
+    def test_a_bucket_elsewhere_does_not_hide_the_ledger_in_the_journal(self, tmp_path: Path) -> None:
+        """A `penstock run` that had no --store, and is started with one: it would begin another cluster."""
+
+        async def use() -> None:
+            async with embedded_journal(tmp_path / "journal", cluster="mine"):
+                write_marker(tmp_path / "ledger.sqlite", "mine")
+
+        asyncio.run(use())
+        before = contents(tmp_path / "journal")
+        values = {"data-dir": str(tmp_path), "store": f"file://{tmp_path}/elsewhere", "listen": ["127.0.0.1:0"]}
+        settings = load_settings(CliCommand.RUN, {**values, "http": "127.0.0.1:0"}, config_path=None)
+        with pytest.raises(ExceptionGroup) as raised:
+            asyncio.run(run_agent(settings, lambda _: None))
+        assert "in the journal beside it" in repr(raised.value.exceptions)
+        assert contents(tmp_path / "journal") == before
+        assert is_marker(tmp_path / "ledger.sqlite")
+        assert not (tmp_path / "elsewhere").exists()
 
     def test_a_second_agent_names_the_first(self, tmp_path: Path) -> None:
         lock = lock_ledger(tmp_path / "ledger.sqlite")
