@@ -31,10 +31,13 @@ from agent.runtime.supervisor import Supervisor
 from agent.server.relay.relays import Relays
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
-from coordinator.ledger.port import LedgerCorrupt, LedgerError, OutcomeUnknown
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, OutcomeUnknown
 from protocol.types import Milliseconds
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.decorators.routed import RoutedStore
 from storage.object_store import ObjectStore, StoreMisconfigured
+from storage.refs import INTAKE_PREFIX
+from tests.simulation.cluster.embedded import Machine, Reference, TornDisk
 from tests.simulation.cluster.ledger import LedgerServer, SimulatedLedger
 from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.store import SimulatedBucket, SimulatedStore
@@ -150,6 +153,8 @@ class AgentInWorld:
         self.store_link = self._link("store", around.plan.store_delay_s, STORE_TIMEOUT_SECONDS)
         self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
         self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
+        self.machine = self._new_machine() if around.plan.is_embedded else None
+        """Of an embedded broker."""
         self.is_cut_from_clients = self.is_cut_from_agents = False
         self.disturbed = Spells(around.loop.time)
         """While any fault has to do with it."""
@@ -185,10 +190,23 @@ class AgentInWorld:
     def ended(self, life: "Life") -> None:
         """A life is over, for whatever reason."""
         life.die()
+        if self.machine is not None:
+            self.machine.end_process()
         if self.life is life:
             self.life = None
         if life in self.left_behind:
             self.left_behind.remove(life)
+
+    @property
+    def disk(self) -> TornDisk:
+        """The disk of an embedded broker."""
+        assert self.machine is not None, "others have a bucket"
+        return self.machine.disk
+
+    def _new_machine(self) -> Machine:
+        around = self._around
+        reference = Reference(server=around.ledger, bucket=around.bucket, history=around.history)
+        return Machine(reference=reference, chance=around.chance, who=f"{self.name}/store", now_ms=around.wall_ms)
 
     @property
     def broker(self) -> Broker | None:
@@ -257,6 +275,12 @@ class Life:
         """End it when so many more of its callbacks have run; -1 for not at all."""
         self._callbacks_left = callbacks
 
+    def lose_power(self) -> None:
+        """End it, with the disk as a loss of power leaves it."""
+        self._around.history.note(self.agent.name, "loses its power")
+        self.agent.disk.has_power = False
+        self.agent.ended(self)
+
     def pause(self) -> None:
         self.is_paused = True
 
@@ -324,11 +348,23 @@ class Life:
             policy=RetryPolicy(deadline_s=PUTS_GIVEN_UP_AFTER_SECONDS),
             ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
         )
-        ledger = agent.ledger
-        ledger.reopen()
         new_bucket_id = ids.new_cluster_id()
+        if agent.machine is not None:
+            opened, journal_ledger, intake = await agent.machine.open(ids.new_uuid)
+            await self._serve(journal_ledger, RoutedStore(INTAKE_PREFIX, intake, store), new_bucket_id)
+            await intake.close()
+            await journal_ledger.close()
+            await opened.close()
+            return
+        agent.ledger.reopen()
         if around.plan.is_store_tried:
-            await self._try_store(store, ledger, clock, ids)
+            await self._try_store(store, agent.ledger, clock, ids)
+        await self._serve(agent.ledger, store, new_bucket_id)
+
+    async def _serve(self, ledger: Ledger, store: ObjectStore, new_bucket_id: str) -> None:
+        """As `agent.components` does, on a ledger and a bucket that are open."""
+        around, agent = self._around, self.agent
+        clock, ids = agent.clock, SeededIds(around.chance)
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load_state(ledger, store, self._rules_known), clock)
