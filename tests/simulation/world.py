@@ -43,7 +43,8 @@ from tests.simulation.clients.table_editors import TableEditor
 from tests.simulation.clients.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agent_network import AgentNetwork
-from tests.simulation.cluster.agents import AgentInWorld, Surroundings, store_url_of
+from tests.simulation.cluster.agent_settings import store_url_of
+from tests.simulation.cluster.agents import AgentInWorld, Surroundings
 from tests.simulation.cluster.embedded import threads_of_the_world
 from tests.simulation.cluster.ledger import LedgerServer
 from tests.simulation.cluster.links import LATE_SECONDS_MAX
@@ -56,6 +57,7 @@ from tests.simulation.history import History, Violation, logs_in
 from tests.simulation.loop import OutOfSteps, SimulatedLoop
 from tests.simulation.mutations.patches import patched
 from tests.simulation.plan import Plan, draw
+from tests.simulation.within import Within
 from txn import transitions
 from txn.transaction import EPOCH_EXHAUSTED
 
@@ -457,8 +459,8 @@ class _World:
                     if agent.broker is not None:
                         self._ledger.truth.check_digest(agent.name, agent.broker.state)
 
-    def _within(self, seconds: float, otherwise: str) -> "_Within":
-        return _Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
+    def _within(self, seconds: float, otherwise: str) -> "Within":
+        return Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
 
     def _bug(self, context: dict[str, object]) -> None:
         self.history.violation(f"a bug in a callback: {context.get('exception')!r}")
@@ -470,24 +472,6 @@ def _configs_of(plan: Plan) -> tuple[tuple[str, str], ...]:
         return ()
     limits = (("retention.ms", str(plan.retention_ms)), ("retention.bytes", str(plan.retention_bytes)))
     return (*limits, (TABLE_RETENTION, "-1")) if plan.is_table_kept else limits
-
-
-class _Within:
-    """A block that must end in time."""
-
-    def __init__(self, seconds: float, late: Callable[[], None]) -> None:
-        self._timeout = asyncio.timeout(seconds)
-        self._late = late
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *error: object) -> None:
-        try:
-            await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
-        except TimeoutError as late:
-            self._late()
-            raise Violation from late
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from agent.broker import Broker
@@ -17,10 +16,7 @@ from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bu
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.full_disk import FullDiskStore
 from agent.bucket.permissions import check_access
-from agent.config.addresses import HostPort, ListenerAddress
-from agent.config.authorizer_settings import AuthorizerSettings
 from agent.config.listener_security import RELAY_LISTENER
-from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
@@ -37,6 +33,7 @@ from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.decorators.routed import RoutedStore
 from storage.object_store import ObjectStore, StoreMisconfigured
 from storage.refs import INTAKE_PREFIX
+from tests.simulation.cluster.agent_settings import PORT, RELAY_PORT, settings_of
 from tests.simulation.cluster.embedded import Machine, Reference, TornDisk
 from tests.simulation.cluster.ledger import LedgerServer, SimulatedLedger
 from tests.simulation.cluster.links import Link
@@ -45,9 +42,8 @@ from tests.simulation.faults.disturbances import Spells
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.history import History
 from tests.simulation.loop import NODE, SimulatedLoop
-from tests.simulation.plan import GroupKind, Plan
+from tests.simulation.plan import Plan
 
-PORT, RELAY_PORT = 9092, 9095
 ONE_ADDRESS = "one-address"
 """The host that all agents advertise to clients in some worlds."""
 LEDGER_TIMEOUT_SECONDS = 5.0
@@ -56,11 +52,6 @@ PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
 COMMITS_SECONDS_MAX = DRAIN_SECONDS_MAX / 8
 """How long others wait for what a stopping agent took: `Broker.redirect_clients`."""
-RETENTION_CHECK_MS = 2_000
-GROUP_SESSION_MS_MIN = 1_000
-TAIL_INTERVAL_MS = 4_000
-TRANSACTION_CHECK_MS = 1_000
-EXPIRY_CHECK_MS = 1_000
 
 
 class ServerEnd(Protocol):
@@ -453,59 +444,6 @@ class Life:
         self.broker = None
         for end in self.ends:
             end.close()
-
-
-def store_url_of(plan: Plan) -> str:
-    """The bucket's URL, as every agent is told it."""
-    return "memory:" if plan.is_store_cheap else "s3://bucket/prefix"
-
-
-def settings_of(name: str, plan: Plan) -> Settings:
-    """The settings of an agent in the world."""
-    listeners = [ListenerAddress(name="PLAINTEXT", host=name, port=PORT)]
-    if plan.has_one_address:
-        listeners.append(ListenerAddress(name=RELAY_LISTENER, host=name, port=RELAY_PORT))
-    return Settings(
-        listeners=tuple(listeners),
-        advertised=tuple(listeners),
-        http=HostPort(host=name, port=0),
-        ledger_url="memory:",
-        store_url=store_url_of(plan),
-        data_dir=Path(),
-        name=name,
-        is_taking_over_name=plan.is_taking_over_name,
-        flush_interval_ms=plan.flush_interval_ms,
-        tail_interval_ms=TAIL_INTERVAL_MS,
-        archive_interval_s=plan.archive_interval_s,
-        gc_min_age_s=plan.gc_min_age_s,
-        read_cache_bytes=plan.read_cache_bytes,
-        snapshot_entries=plan.snapshot_entries,
-        broker_configs=_broker_configs(plan),
-        authorizer=AuthorizerSettings(is_enabled=plan.has_authorizer, is_allowed_without_acls=True),
-    )
-
-
-def _broker_configs(plan: Plan) -> dict[str, str]:
-    configs: dict[str, str] = {}
-    if plan.is_log_trimmed:
-        configs["log.retention.check.interval.ms"] = str(RETENTION_CHECK_MS)
-    if plan.groups:
-        configs["group.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
-        configs["group.initial.rebalance.delay.ms"] = str(plan.first_rebalance_delay_ms)
-        configs["group.consumer.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
-        configs["group.consumer.min.heartbeat.interval.ms"] = "1"
-    if plan.transactions is not None:
-        configs["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = str(TRANSACTION_CHECK_MS)
-        if plan.transactions.producer_expiration_ms:
-            configs["producer.id.expiration.ms"] = str(plan.transactions.producer_expiration_ms)
-        if plan.transactions.expiration_ms:
-            configs["transactional.id.expiration.ms"] = str(plan.transactions.expiration_ms)
-            configs["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(EXPIRY_CHECK_MS)
-    for group in plan.groups:
-        if group.kind in {GroupKind.CONSUMER, GroupKind.MIXED}:
-            configs["group.consumer.session.timeout.ms"] = str(group.session_ms)
-            configs["group.consumer.heartbeat.interval.ms"] = str(int(group.heartbeat_s * 1000))
-    return configs
 
 
 def _holds(error: BaseException, kind: type[BaseException]) -> bool:

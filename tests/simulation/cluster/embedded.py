@@ -127,7 +127,7 @@ class JournalInWorld(OpenJournal):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class JournalChange:
     """What one operation changes."""
 
     made: Callable[[LedgerContents], LedgerContents]
@@ -144,7 +144,7 @@ class Reference:
     server: LedgerServer
     bucket: SimulatedBucket
     history: History
-    failed: list[Change] = field(default_factory=list[Change])
+    failed: list[JournalChange] = field(default_factory=list[JournalChange])
     """The writes that failed since the last one that did not."""
     doubtful: set[str] = field(default_factory=set[str])
     """Objects whose deletion has failed, or was cut off."""
@@ -199,7 +199,7 @@ class LedgerFileInWorld(JournalLedgerFile):
     def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
         reference = self._known()
         identity = replace(self.identity, bucket_id=self.identity.bucket_id or bucket_id)
-        change = Change(
+        change = JournalChange(
             made=lambda contents: replace(contents, identity=identity),
             apply=lambda: reference.server.claim_bucket(bucket_id),
         )
@@ -207,7 +207,7 @@ class LedgerFileInWorld(JournalLedgerFile):
 
     def open_session(self, name: str) -> SessionId:
         reference = self._known()
-        change = Change(
+        change = JournalChange(
             made=lambda contents: replace(contents, position_last=contents.position_last + 1),
             apply=lambda: reference.server.open_session(name),
         )
@@ -242,7 +242,7 @@ class LedgerFileInWorld(JournalLedgerFile):
                 reference.bucket.answered.add(key)
             reference.server.append(session, entries)
 
-        change = Change(made=made, apply=apply, objects=frozenset(payloads))
+        change = JournalChange(made=made, apply=apply, objects=frozenset(payloads))
         head = self.head()
         result = self._done(
             change,
@@ -255,7 +255,7 @@ class LedgerFileInWorld(JournalLedgerFile):
 
     def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
         reference = self._known()
-        change = Change(
+        change = JournalChange(
             made=lambda contents: replace(contents, pointer=pointer),
             apply=lambda: reference.server.set_snapshot(expected, pointer),
         )
@@ -269,11 +269,11 @@ class LedgerFileInWorld(JournalLedgerFile):
             kept = [record for record in contents.records if record.position > position]
             return replace(contents, trimmed=max(dropped, default=contents.trimmed), records=kept)
 
-        change = Change(made=made, apply=lambda: reference.server.trim(position))
+        change = JournalChange(made=made, apply=lambda: reference.server.trim(position))
         return self._done(change, lambda: super(LedgerFileInWorld, self).trim_step(position))
 
     def _done(
-        self, change: Change, operation: Callable[[], Result], is_made: Callable[[], bool] = lambda: True
+        self, change: JournalChange, operation: Callable[[], Result], is_made: Callable[[], bool] = lambda: True
     ) -> Result:
         reference = self._known()
         reference.failed.append(change)
