@@ -33,7 +33,15 @@ from storage.embedded.journal.records import (
     RecordLocation,
     location_of,
 )
-from storage.embedded.journal.scan import FileScan, LocatedRecord, Read, file_header, judge, scan_file
+from storage.embedded.journal.scan import (
+    WRITES_SKIPPED,
+    FileScan,
+    LocatedRecord,
+    Read,
+    file_header,
+    judge,
+    scan_file,
+)
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import StoreMisconfigured
@@ -83,7 +91,7 @@ class OpenedFiles:
     """The names of the others."""
     content: JournalContent
     number_highest: int
-    """Every number that is in use is at most this; -1 without files."""
+    """Every number that is in use is at most this, also those of files that are missing; -1 without files."""
 
 
 class JournalFiles:
@@ -112,6 +120,7 @@ class JournalFiles:
         for entry in strays:
             self._report(_number(entry), "it is no regular file, and has the name of one")
         headers = self._headers()
+        numbers = {*map(_number, strays), *self.numbers(), *(header.number for header in headers.values())}
         begun: list[OpenedFile] = []
         empty: dict[int, int] = {}
         durable_write, write_end = 0, None
@@ -120,6 +129,7 @@ class JournalFiles:
             with self._opened(number) as held:
                 scan = self._scan(held, number, header)
                 durable_write = max(durable_write, scan.durable_write)
+                numbers.add(scan.successor)
                 if scan.is_empty and not _is_unreadable(held, RECORDS_FIRST):
                     empty[header.number] = number
                     continue
@@ -139,7 +149,9 @@ class JournalFiles:
         if any(number > newest for number in self._unreadable):
             content.damaged_write = EVERY_WRITE
         self._fill(content, begun)
-        numbers = [*self.numbers(), *(header.number for header in headers.values())]
+        if content.damaged_write >= content.write_next:
+            # What is missing may have had more writes, and may be put back: none of them is taken for one of these.
+            content.write_next += WRITES_SKIPPED
         return OpenedFiles(
             begun=begun,
             unused=[*self._headless, *empty.values()],

@@ -31,6 +31,9 @@ Read = Callable[[int, int], bytes]
 """Up to so many bytes, from a position of the file; fewer at its end."""
 
 NO_WRITE: Final = -1
+WRITES_SKIPPED: Final = 1 << 32
+"""A journal whose newest writes may be missing goes on so many above those that are known. Should they come back, no
+write has the number of another one."""
 SEARCH_BYTES: Final = 1 << 20
 """How much is read at once to find the next record; a multiple of a record's alignment."""
 
@@ -82,14 +85,19 @@ class FileScan:
         return not (self.records or self.holes or self.ending or self.has_tail)
 
     @property
-    def durable_write(self) -> int:
-        """Every write before this one was synced, as far as this file says."""
+    def synced_end(self) -> int:
+        """Every write before this one was synced, in this file or an earlier one, as far as this file says."""
         if not self.header.is_synced:
             return 0
         newest = self.records[-1].record.write if self.records else self.header.write_first
-        if self.ending is None:
-            return newest
-        return max(newest, self.ending.write + (self.successor != NO_SUCCESSOR))
+        return newest if self.ending is None else max(newest, self.ending.write)
+
+    @property
+    def durable_write(self) -> int:
+        """Every write before this one was synced, in whichever file, as far as this file says."""
+        if self.ending is None or not self.header.is_synced:
+            return self.synced_end
+        return max(self.synced_end, self.ending.write + (self.successor != NO_SUCCESSOR))
 
     @property
     def successor(self) -> int:
@@ -184,8 +192,13 @@ def judge(
     lost_end = durable_write if write_end is None else min(durable_write, write_end)
     if write_next >= lost_end:
         ends = [end for end in (write_end, scan.ending.write if scan.ending else None) if end is not None]
-        is_cut |= write_next < min(ends) if ends else scan.has_tail
+        # Where the journal has skipped writes, none is missing that counts.
+        is_cut |= write_next < min(ends) < write_next + WRITES_SKIPPED // 2 if ends else scan.has_tail
     damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end)
+    if write_end is not None and scan.synced_end > write_end:
+        # Only a write that failed gets its number again, and nothing follows it in its file.
+        damages.append(f"its writes from {write_end} on are in a file behind it, too, which does not follow it")
+        damaged_write = scan.synced_end + WRITES_SKIPPED
     return JudgedFile(
         records=records, end=end, write_end=write_next, is_torn=is_cut, damages=damages, damaged_write=damaged_write
     )
@@ -195,7 +208,7 @@ def _header_copies(read: Read) -> list[FileHeader | None]:
     return [read_file_header(read(FILE_HEADER_BYTES, position)) for position in FILE_HEADER_POSITIONS]
 
 
-def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[Sequence[str], int]:
+def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[list[str], int]:
     """The unreadable parts of writes before `lost_end`, for people, and the newest write that they may concern."""
     holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
     damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in holes]
