@@ -181,6 +181,19 @@ class Journal:
         self._write_next += 1
         return written
 
+    def make_durable(self) -> None:
+        """Make everything durable that counts, whatever `is_durable` says: the owner is about to remove another copy.
+
+        Called by the thread that appends, while nothing is marked. Raises `OSError`.
+        """
+        if self._is_durable:
+            return  # a start and each append have done so
+        with self._lock:
+            files = list(self._begun)
+        for file in files:
+            self._sync(file, written_first=RECORDS_FIRST)
+        self._folder.sync()
+
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
         """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
         them again. Objects of one file are marked together, or an `OSError` says that some may be."""
@@ -311,17 +324,21 @@ class Journal:
                 file.raise_fate(FileFate.KEEP)
                 self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
             if self._is_durable:
-                with self.records.opened(file, is_writing=True) as descriptor:
-                    for first in range(opened.unsynced_first, file.end, _COPY_BYTES):
-                        content = self._files.read_at(descriptor, min(_COPY_BYTES, file.end - first), first)
-                        self._files.write_at(descriptor, [content], first)
-                    self._files.sync_data(descriptor)
+                self._sync(file, written_first=opened.unsynced_first)
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
             if file.is_open_ended and self._may_mark_end(file):
                 successor = behind.file.own_number if behind and behind.file.has_writes else NO_SUCCESSOR
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
                     self._mark_end(descriptor, file, successor)
+
+    def _sync(self, file: JournalFile, *, written_first: int) -> None:
+        """Make a file durable; what it has from `written_first` on is written again. Raises `OSError`."""
+        with self.records.opened(file, is_writing=True) as descriptor:
+            for first in range(written_first, file.end, _COPY_BYTES):
+                content = self._files.read_at(descriptor, min(_COPY_BYTES, file.end - first), first)
+                self._files.write_at(descriptor, [content], first)
+            self._files.sync_data(descriptor)
 
     # Appending.
 
