@@ -68,6 +68,12 @@ class OpenedFile:
     is_torn: bool
     """Whether the journal ends in it, or where it ends: a crash has lost what was behind."""
     damaged_write: int
+    durable_write: int
+    """The file was judged by this: every write before it was synced."""
+    damages: list[tuple[str, bool]]
+    """What is unreadable in it, for people, and whether it is damage for certain."""
+    is_cut_off: bool = False
+    """Whether a crash has lost the file behind it, which was written without syncs."""
     objects: list[tuple[str, RecordLocation]] = field(default_factory=list[tuple[str, RecordLocation]])
     """The objects that are not deleted, with their keys."""
     entries: LocationColumns = field(default_factory=LocationColumns)
@@ -138,10 +144,10 @@ class JournalFiles:
             if is_lost and header.is_synced:
                 self._unreadable.append(scan.successor)
                 self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
-            elif is_lost:  # without syncs a crash may have lost it
-                opened.is_torn = opened.file.is_open_ended = True
+            opened.is_cut_off = is_lost and not header.is_synced
             write_end = header.write_first if write_end is None else min(write_end, header.write_first)
             begun.append(opened)
+        self._judge_torn_again(begun, durable_write)
         begun.reverse()
         content = JournalContent(write_next=durable_write)
         content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is FileFate.KEEP for one in begun)
@@ -158,6 +164,19 @@ class JournalFiles:
             content=content,
             number_highest=max((number for number in numbers if number < NUMBERS_END), default=-1),
         )
+
+    def _judge_torn_again(self, begun: list[OpenedFile], durable_write: int) -> None:
+        """Judge again what seemed to be torn, where an older file says that it was synced: the end of a file does so of
+        the first write behind it. `begun`: the newest first."""
+        for row, torn in enumerate(begun):
+            if torn.is_torn and torn.durable_write < durable_write:
+                number = torn.file.number
+                write_end = min((newer.write_first for newer in begun[:row]), default=None)
+                with self._opened(number) as held:
+                    scan = self._scan(held, number, file_header(held.read))
+                    opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
+                opened.is_cut_off = torn.is_cut_off
+                begun[row] = opened
 
     def _headers(self) -> dict[int, FileHeader]:
         """The headers by the numbers that the files are called by, in the order of their own numbers.
@@ -186,7 +205,7 @@ class JournalFiles:
                 self._report(number, f"it is a copy of {self.path(original)}, and nothing in it counts")
         return {number: headers[number] for number in originals.values()}
 
-    def _scan(self, held: ReadableBytes, number: int, header: FileHeader) -> FileScan:
+    def _scan(self, held: ReadableBytes, number: int, header: FileHeader | None) -> FileScan:
         scan = scan_file(_reading_ahead(held.read))
         # For a reader beside the broker: its next use would look like damage.
         if scan is None or not header == scan.header == file_header(held.read):
@@ -202,10 +221,9 @@ class JournalFiles:
         if is_end_unreadable or (held.stretches and judged.is_torn):
             damaged_write = EVERY_WRITE  # a crash leaves no sector that cannot be read
         unreadable = [f"bytes {first} to {end} cannot be read: {reason}" for first, end, reason in held.stretches]
-        for detail in (*judged.damages, *unreadable):
-            self._report(number, detail)
+        damages = [(detail, True) for detail in (*judged.damages, *unreadable)]
         if judged.is_torn:
-            self._report(number, f"its last write is not whole: it ends at byte {judged.end}", is_certain=False)
+            damages.append((f"its last write is not whole: it ends at byte {judged.end}", False))
         is_open_ended = scan.ending is None or judged.is_torn
         fate = FileFate.REMOVE if is_open_ended else FileFate.REUSE
         file = JournalFile(
@@ -226,6 +244,8 @@ class JournalFiles:
             unsynced_first=next(unsynced, judged.end),
             is_torn=judged.is_torn,
             damaged_write=damaged_write,
+            durable_write=durable_write,
+            damages=damages,
         )
         for scanned in judged.records:
             match scanned.record.kind:
@@ -243,6 +263,10 @@ class JournalFiles:
         """Add what counts."""
         is_torn = False
         for opened in begun:
+            for detail, is_certain in opened.damages:
+                self._report(opened.file.number, detail, is_certain=is_certain)
+            if opened.is_cut_off:
+                opened.is_torn = opened.file.is_open_ended = True
             if is_torn:
                 opened.leave_out()
                 self._report(opened.file.number, "it is left out, as an earlier file is not whole", is_certain=False)

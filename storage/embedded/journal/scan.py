@@ -215,7 +215,10 @@ def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[list[st
     damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
     if scan.is_header_damaged:
         damages.append("a copy of its header is unreadable")
-    if scan.ending is None and write_next < lost_end:
+    # A write whose last record is there lacks nothing behind it.
+    is_tail_there = bool(scan.records) and scan.records[-1].record.is_last_of_write
+    tail_write = scan.records[-1].record.write + 1 if is_tail_there else write_next
+    if scan.ending is None and tail_write < lost_end:
         damages.append(f"from byte {scan.end} on it holds no readable record")
         damaged_write = lost_end
     return damages, damaged_write
