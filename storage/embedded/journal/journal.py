@@ -191,7 +191,7 @@ class Journal:
         with self._lock:
             files = list(self._begun)
         for file in files:
-            self._sync(file, written_first=RECORDS_FIRST)
+            self._sync(file, range(RECORDS_FIRST, file.end))
         self._folder.sync()
 
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
@@ -324,7 +324,7 @@ class Journal:
                 file.raise_fate(FileFate.KEEP)
                 self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
             if self._is_durable:
-                self._sync(file, written_first=opened.unsynced_first)
+                self._sync(file, range(opened.unsynced_first, file.end), opened.ending)
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
             if file.is_open_ended and self._may_mark_end(file):
@@ -332,12 +332,13 @@ class Journal:
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
                     self._mark_end(descriptor, file, successor)
 
-    def _sync(self, file: JournalFile, *, written_first: int) -> None:
-        """Make a file durable; what it has from `written_first` on is written again. Raises `OSError`."""
+    def _sync(self, file: JournalFile, *written_again: range) -> None:
+        """Make a file durable; what it has in these ranges is written again. Raises `OSError`."""
         with self.records.opened(file, is_writing=True) as descriptor:
-            for first in range(written_first, file.end, _COPY_BYTES):
-                content = self._files.read_at(descriptor, min(_COPY_BYTES, file.end - first), first)
-                self._files.write_at(descriptor, [content], first)
+            for part in written_again:
+                for first in part[::_COPY_BYTES]:
+                    content = self._files.read_at(descriptor, min(_COPY_BYTES, part.stop - first), first)
+                    self._files.write_at(descriptor, [content], first)
             self._files.sync_data(descriptor)
 
     # Appending.

@@ -65,6 +65,8 @@ class OpenedFile:
     write_first: int
     unsynced_first: int
     """From here to the file's end lie writes of which no record says that they were synced."""
+    ending: range
+    """Where the record lies that ends the file, of which none says that it was synced; empty if none counts."""
     is_torn: bool
     """Whether the journal ends in it, or where it ends: a crash has lost what was behind."""
     damaged_write: int
@@ -83,6 +85,7 @@ class OpenedFile:
         """Let nothing in it count."""
         self.objects, self.entries, self.states = [], LocationColumns(), []
         self.file.end = self.unsynced_first = RECORDS_FIRST
+        self.ending = range(0)
         self.file.write_end = self.write_first
         self.file.is_open_ended = True
 
@@ -242,6 +245,7 @@ class JournalFiles:
             file=file,
             write_first=scan.header.write_first,
             unsynced_first=next(unsynced, judged.end),
+            ending=range(0) if is_open_ended else range(scan.end - RECORD_HEADER_BYTES, scan.end),
             is_torn=judged.is_torn,
             damaged_write=damaged_write,
             durable_write=durable_write,
