@@ -102,6 +102,8 @@ class JournalLedgerFile:
                 self._replace(content, new_cluster_id)
             elif content.has_records:
                 self._read(content)
+            elif content.has_gaps:
+                raise _damaged("nothing of its ledger can be read")
             elif predecessor is not None:
                 self._take_over(content, predecessor)
             elif new_cluster_id is None:

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
 from storage.embedded.journal.journal import Journal
-from storage.embedded.journal.opening import SUFFIX
+from storage.embedded.journal.opening import JournalFiles
 from storage.embedded.journal.records import JournalContent, RecordLocation
 from storage.embedded.local_files import Files, errors_of
 from storage.embedded.one_thread import OneThread
@@ -121,8 +121,16 @@ class OpenJournal:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether there is no journal: no folder, or one without any file of a journal."""
-    return next(folder.glob(f"*{SUFFIX}"), None) is None
+    """Whether there is no journal: no folder, or one in which no file has anything of a record.
+
+    False where that cannot be found out: its adapter reports why.
+    """
+    try:
+        return JournalFiles(str(folder), Files()).is_empty()
+    except (FileNotFoundError, NotADirectoryError):
+        return not folder.is_dir()  # else a process uses a file again meanwhile
+    except OSError:
+        return False
 
 
 def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_writer: bool) -> JournalContent:

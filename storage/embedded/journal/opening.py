@@ -20,10 +20,12 @@ from storage.embedded.journal.format import (
     FORMAT,
     NO_SUCCESSOR,
     NUMBERS_END,
+    RECORD_BYTES_READ,
     RECORD_HEADER_BYTES,
     RECORDS_FIRST,
     FileHeader,
     RecordKind,
+    read_record,
 )
 from storage.embedded.journal.records import (
     FileFate,
@@ -122,6 +124,25 @@ class JournalFiles:
         reader waiting."""
         return [_number(entry) for entry in self._entries() if entry.is_file()]
 
+    def is_empty(self) -> bool:
+        """Whether no file has anything of a record. False where that is not known: something has the name of a file and
+        is none, or the disk does not give it back. Raises `OSError`."""
+        for entry in self._entries():
+            if not entry.is_file():
+                return False
+            with self._opened(_number(entry)) as held:
+                header = file_header(held.read)
+                if header is None:
+                    is_empty = not _has_content(held)
+                elif header.format != FORMAT or read_record(held.read(RECORD_BYTES_READ, RECORDS_FIRST), header.nonce):
+                    is_empty = False
+                else:
+                    scan = scan_file(_reading_ahead(held.read))
+                    is_empty = scan is not None and scan.is_empty and not held.stretches
+            if not is_empty:
+                return False
+        return True
+
     def read_all(self) -> OpenedFiles:
         """Everything that counts. Raises `StoreMisconfigured` for files of a newer format, and `OSError`:
         `FileNotFoundError` where a file was removed, or used again, meanwhile."""
@@ -190,13 +211,12 @@ class JournalFiles:
         for number in self.numbers():
             with self._opened(number) as held:
                 header = file_header(held.read)
-                content = held.read(RECORDS_FIRST + 1, 0)
                 if header is not None and header.format != FORMAT:
                     reason = f"has format {header.format}, this program knows {FORMAT}: use the version that wrote it"
                     raise StoreMisconfigured(f"{self.path(number)} {reason}")
                 if header is not None:
                     headers[number] = header
-                elif held.stretches or len(content) > RECORDS_FIRST or any(content):
+                elif _has_content(held):
                     self._unreadable.append(number)
                     self._report(number, "nothing of it is readable")
                 else:  # a crash has kept it from getting its header, which is synced before there is more
@@ -314,6 +334,12 @@ def _reading_ahead(read: Read) -> Read:
         return block[position - first : position - first + byte_count]
 
     return read_headers
+
+
+def _has_content(held: ReadableBytes) -> bool:
+    """Whether a file without a readable header may have had one."""
+    content = held.read(RECORDS_FIRST + 1, 0)
+    return len(content) > RECORDS_FIRST or any(content) or bool(held.stretches)
 
 
 def _number(entry: os.DirEntry[str]) -> int:

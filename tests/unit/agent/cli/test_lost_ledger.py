@@ -20,6 +20,7 @@ from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_marker import is_marker, write_marker
 from storage.embedded.local_store import LocalStore
 from tests.support.agent.recovery_clusters import lived
+from tests.support.journal.journal_bytes import header
 from tests.support.journal.journal_ledgers import an_intake_object, embedded_journal, entry
 from tests.support.ledger.operations import append_singly
 
@@ -113,6 +114,17 @@ class TestWithJournal:
         assert "there is no ledger" in str(start_with_journal(data_dir))
         assert contents(data_dir) == before
 
+    @pytest.mark.parametrize("content", [b"", header()], ids=["an empty file", "a header"])
+    def test_so_does_one_without_anything_in_it(self, data_dir: Path, content: bytes) -> None:
+        (data_dir / "journal").mkdir()
+        (data_dir / "journal" / f"{3 << 32:016x}.journal").write_bytes(content)
+        before = contents(data_dir)
+        assert "there is no ledger" in str(start_with_journal(data_dir))
+        for command in (("audit",), ("doctor",)):
+            code, output = invoke(*command, *in_journal(data_dir))
+            assert code != 0, output
+        assert without_locks(contents(data_dir)) == before
+
     @pytest.mark.timeout(60)
     @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir], ids=["a pipe", "a folder"])
     def test_what_has_the_name_of_the_former_ledger_is_neither_that_nor_missing(
@@ -132,13 +144,17 @@ class TestWithJournal:
         assert (code != 0, "belongs to no cluster" in output) == (True, True), output
         assert without_locks(contents(data_dir)) == before
 
-    def test_before_the_first_start_the_ledger_in_sqlite_is_read(self, data_dir: Path) -> None:
+    @pytest.mark.parametrize("is_cut_off", [False, True], ids=["nothing of it", "its first start was cut off"])
+    def test_before_the_first_start_the_ledger_in_sqlite_is_read(self, data_dir: Path, is_cut_off: bool) -> None:
         async def use() -> None:
             ledger = await SqliteLedger.open(data_dir / "ledger.sqlite", new_cluster_id="another")
             await append_singly(ledger, await ledger.open_session("a"), 1)
             await ledger.close()
 
         asyncio.run(use())
+        if is_cut_off:
+            (data_dir / "journal").mkdir()
+            (data_dir / "journal" / f"{3 << 32:016x}.journal").write_bytes(header() + bytes(5_000))
         before = contents(data_dir)
         for command in (("audit",), ("audit", "--repair"), ("recover", "--dry-run", "--force"), ("recover", "--force")):
             code, output = invoke(*command, *in_journal(data_dir))

@@ -37,6 +37,13 @@ async def append_singly_large(ledger: Ledger) -> None:
         await ledger.append(session, entry(row, LARGE))
 
 
+def make_a_link_that_dangles(folder: Path) -> None:
+    """With the name of a file, beside one that was never begun."""
+    folder.mkdir()
+    (folder / f"{3 << 32:016x}.journal").symlink_to("gone")
+    (folder / f"{4 << 32:016x}.journal").write_bytes(b"")
+
+
 class TestDamage:
     """Safety rule S20: no damage is believed, and none costs an acknowledged entry without being noticed."""
 
@@ -111,6 +118,16 @@ class TestDamage:
         with pytest.raises(LedgerCorrupt, match="no state of its ledger"):
             async with embedded_journal(folder):
                 pass
+
+    @pytest.mark.parametrize("cluster", ["c", None])
+    async def test_what_cannot_be_read_is_no_new_ledger(self, folder: Path, cluster: str | None) -> None:
+        """A link to another disk, which is away."""
+        make_a_link_that_dangles(folder)
+        before = [path.name for path in files_of(folder)]
+        with pytest.raises(LedgerCorrupt, match="nothing of its ledger can be read"):
+            async with embedded_journal(folder, cluster=cluster, is_writer=cluster is not None):
+                pass
+        assert [path.name for path in files_of(folder)] == before
 
 
 class TestRecovery:

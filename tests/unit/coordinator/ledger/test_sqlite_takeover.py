@@ -203,6 +203,18 @@ async def test_a_damaged_file_is_not_taken_over(tmp_path: Path) -> None:
     await take_over(tmp_path)
 
 
+async def test_a_journal_of_which_nothing_can_be_read_takes_nothing_over(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    (tmp_path / "journal").mkdir()
+    link = tmp_path / "journal" / f"{3 << 32:016x}.journal"
+    link.symlink_to("gone")
+    with pytest.raises(LedgerCorrupt, match="nothing of its ledger can be read"):
+        await take_over(tmp_path)
+    assert not is_marker(tmp_path / "ledger.sqlite")
+    link.unlink()
+    await take_over(tmp_path)
+
+
 @pytest.mark.parametrize("is_started_again", [False, True])
 async def test_a_trim_of_some_entries_keeps_the_file_that_has_the_others(
     tmp_path: Path, is_started_again: bool
