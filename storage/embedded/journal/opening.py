@@ -176,7 +176,8 @@ class JournalFiles:
         content = JournalContent(write_next=durable_write)
         content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is FileFate.KEEP for one in begun)
         newest = begun[-1].file.own_number if begun else -1
-        if any(number > newest for number in self._unreadable):
+        # No file of this journal has a number that no other one could follow: it would seem to be missing indefinitely.
+        if any(newest < number < NUMBERS_END for number in self._unreadable):
             content.damaged_write = EVERY_WRITE
         self._fill(content, begun)
         if content.damaged_write >= content.write_next:

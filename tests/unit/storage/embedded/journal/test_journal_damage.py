@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORD_HEADER_BYTES, RECORDS_FIRST
+from storage.embedded.journal.format import (
+    FILE_HEADER_BYTES,
+    FILE_HEADER_POSITIONS,
+    NUMBERS_END,
+    RECORD_HEADER_BYTES,
+    RECORDS_FIRST,
+)
 from storage.embedded.journal.opening import EVERY_WRITE
 from storage.embedded.journal.records import FileFate, RecordLocation
+from storage.embedded.journal.scan import NO_WRITE
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from tests.support.journal.journal_bytes import a_write, an_object, flipped
@@ -228,6 +235,20 @@ class TestFilesThatMoved:
                 assert (user.content.damaged_write == EVERY_WRITE) is (row == 2 and start == 0)
                 user.append("a")
                 assert three[row].read_bytes() == content
+
+    def test_one_that_somebody_gave_a_number_behind_all_others_keeps_no_ledger_from_opening(
+        self, folder: Path, three: list[Path]
+    ) -> None:
+        """No file could follow it, so it would be the newest one indefinitely."""
+        garbage = folder / f"{NUMBERS_END:016x}.journal"
+        garbage.write_bytes(b"\xff" * 5_000)
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start) as user:
+                assert user.content.damaged_write == NO_WRITE
+                assert user.content.has_gaps
+                assert user.details() == ["nothing of it is readable"]
+                user.append("a")
+        assert garbage.exists()
 
     def test_what_is_no_file_is_reported_and_passed_over(self, folder: Path, three: list[Path]) -> None:
         (folder / "00000009ffffffff.journal").mkdir()
