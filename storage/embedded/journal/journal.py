@@ -456,7 +456,8 @@ class Journal:
     def _mark_end(self, descriptor: int, file: JournalFile, successor: int) -> None:
         """Mark where a file ends. Where that fails, only the next file says that what is behind does not count."""
         try:
-            self._files.write_at(descriptor, [encode_end(file.nonce, file.write_end, successor=successor)], file.end)
+            end = encode_end(file.nonce, file.write_end, successor=successor, is_synced=self._is_durable)
+            self._files.write_at(descriptor, [end], file.end)
             if self._is_durable:
                 self._files.sync_data(descriptor)
         except OSError:

@@ -164,11 +164,15 @@ class JournalFiles:
                     empty[header.number] = number
                     continue
                 opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
-            is_lost = scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun)
-            if is_lost and header.is_synced:
+            is_empty = scan.successor in empty
+            is_lost = is_empty or (scan.successor != NO_SUCCESSOR and not begun)
+            is_synced = scan.is_end_synced or (is_empty and headers[empty[scan.successor]].is_synced)
+            opened.is_cut_off = is_lost and not is_synced
+            if is_lost:
+                lost = empty.pop(scan.successor, scan.successor) if is_synced else scan.successor
+                self._report(lost, "its records are missing", is_certain=is_synced)
+            if is_lost and is_synced:
                 self._unreadable.append(scan.successor)
-                self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
-            opened.is_cut_off = is_lost and not header.is_synced
             write_end = header.write_first if write_end is None else min(write_end, header.write_first)
             begun.append(opened)
         self._judge_torn_again(begun, durable_write)

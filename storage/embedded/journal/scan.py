@@ -100,6 +100,11 @@ class FileScan:
         return max(self.synced_end, self.ending.write + (self.successor != NO_SUCCESSOR))
 
     @property
+    def is_end_synced(self) -> bool:
+        """Whether the first write of the file behind was synced before the end of this one named that file."""
+        return self.ending is not None and (self.header.is_synced or self.ending.index > 0)
+
+    @property
     def successor(self) -> int:
         """The number of the file that was begun behind this one, as its end says; NO_SUCCESSOR where it names none."""
         return NO_SUCCESSOR if self.ending is None else self.ending.stamp
