@@ -88,6 +88,9 @@ class Journal:
         """Every file that has writes and was not given back."""
         self._unsettled: OpenedFiles | None = None
         """The result of the start, until it is settled."""
+        self._state_file: JournalFile | None = None
+        """The file of the newest state that a start could read, until the first append writes that again: what the
+        newest file begins with may be damaged."""
         self._released_write = -1
         self._write_next = 0
         self._current_state: Callable[[], bytes] = bytes
@@ -131,6 +134,7 @@ class Journal:
         assert opened is not None, "a journal is opened before it is settled, once"
         assert content is opened.content, "what `open` found"
         self._current_state, self._released_write = current_state, released_write
+        self._state_file = content.states[-1].file if content.states else None
         if self._is_writer:
             self._make_durable(opened.begun)
             for number in opened.unused:
@@ -178,6 +182,7 @@ class Journal:
             if entries:
                 file.entry_write_last = self._write_next
             self._begun.add(file)
+            self._state_file = None
         self._write_next += 1
         return written
 
@@ -231,10 +236,12 @@ class Journal:
         with self._giving_back:
             with self._lock:
                 files = sorted(self._begun, key=attrgetter("own_number"))
+                state_file = self._state_file
             newest = next((file for file in reversed(files) if file.has_writes), None)
             is_pinned = False
             for file in files:
-                is_unneeded = not (self._is_needed(file) or is_pinned or file is newest or file.fate is FileFate.KEEP)
+                is_kept = is_pinned or file in (newest, state_file) or file.fate is FileFate.KEEP
+                is_unneeded = not (is_kept or self._is_needed(file))
                 if is_unneeded and self._give_back(file):
                     with self._lock:
                         self._begun.remove(file)

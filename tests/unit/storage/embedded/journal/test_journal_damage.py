@@ -311,6 +311,28 @@ class TestSetAside:
         with opened_journal(restored, nonce_first=10, released_write=0, state=b"s") as user:
             assert (user.objects().keys(), user.entries(), user.damages) == ({"c"}, [b"2"], [])
 
+    def test_the_newest_state_stays_until_another_one_is_durable(self, folder: Path) -> None:
+        """It may lie in a file of which nothing else is needed, where that of the newest file is damaged."""
+        with opened_journal(folder, released_write=100) as user:
+            user.append(entry=b"1" * FILE_BYTES, state=b"s")
+            user.append(entry=b"2")
+            newest = user.last_file()
+        newest.write_bytes(flipped(newest.read_bytes(), RECORDS_FIRST * 8 + 100))
+        disk = PackDisk()
+        with opened_journal(folder, disk, nonce_first=10, released_write=100, state=b"s") as user:
+            assert user.states() == [b"s"]
+            writes = iter([lambda: None, kill])  # the header of a file, its first write
+            disk.before["write_at"] = lambda: next(writes)()
+            with pytest.raises(Killed):
+                user.append("a")
+            disk.kill()
+        with opened_journal(folder, nonce_first=20, released_write=100, state=b"s") as user:
+            assert user.states() == [b"s"]
+            user.append("a")
+            user.journal.take_back_unneeded()
+            user.journal.drop_spares()
+            assert len(user.files()) == 2, "the damaged one, and the newest one"
+
 
 class TestForgedRecords:
     """A producer writes what looks like records into a payload: nothing but the header says whose they are."""
