@@ -122,6 +122,12 @@ class Journal:
         self._begun = {begun.file for begun in self._unsettled.begun}
         return self._unsettled.content
 
+    @property
+    def content(self) -> JournalContent:
+        """The result of `open`, until it is settled: with locations of all that was there, it is not kept."""
+        assert self._unsettled is not None, "a journal has contents to settle from `open` until `settle`"
+        return self._unsettled.content
+
     def settle(
         self, content: JournalContent, *, released_write: int, current_state: Callable[[], bytes] = bytes
     ) -> None:

@@ -30,14 +30,13 @@ _Result = TypeVar("_Result")
 class OpenJournal:
     """Made by `open`. Its owner closes it after the store and the ledger that use it."""
 
-    def __init__(self, journal: Journal, content: JournalContent, writer: OneThread, on_damage: OnDamage) -> None:
+    def __init__(self, journal: Journal, writer: OneThread, on_damage: OnDamage) -> None:
+        content = journal.content
         self.journal = journal
-        self.content = content
-        """The contents that the start found; the ledger settles them (`Journal.settle`)."""
         self.on_damage = on_damage
-        self.objects = dict(content.objects)
+        self.objects = content.objects.copy()
         """Where each object is."""
-        self.replaced = dict(content.replaced)
+        self.replaced = content.replaced.copy()
         """Where earlier objects with the same keys are, in their order. They are marked as deleted before the newest
         one is: else they would be back."""
         self.has_gaps = content.has_gaps
@@ -80,14 +79,17 @@ class OpenJournal:
         )
         writer = OneThread("journal")
         try:
-            content = await writer.submit(
-                partial(_open, journal, folder, files, is_durable=is_durable, is_writer=is_writer)
-            )
+            await writer.submit(partial(_open, journal, folder, files, is_durable=is_durable, is_writer=is_writer))
         except BaseException:
             writer.submit(journal.close)  # if this was cancelled, it may be opened by now
             writer.end()
             raise
-        return cls(journal, content, writer, on_damage)
+        return cls(journal, writer, on_damage)
+
+    @property
+    def content(self) -> JournalContent:
+        """The contents that the start found, until the ledger has settled them (`Journal.settle`)."""
+        return self.journal.content
 
     def write(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         """Carry out `work` in the writing thread, behind everything that was handed over before. It is carried out,
@@ -133,7 +135,7 @@ def is_empty(folder: Path) -> bool:
         return False
 
 
-def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_writer: bool) -> JournalContent:
+def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_writer: bool) -> None:
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise StoreMisconfigured(f"{folder} is no folder: move away what has its name, and bring back the journal")
     with errors_of(str(folder)):
@@ -144,4 +146,4 @@ def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_
             for parent in folder.resolve().parents:
                 with suppress(PermissionError):  # this process has not made it
                     files.sync_directory(str(parent))
-        return journal.open()
+        journal.open()
