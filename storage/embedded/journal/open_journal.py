@@ -141,8 +141,8 @@ def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_
     with errors_of(str(folder)):
         if is_writer:
             files.make_directory(str(folder))
-        if is_writer and is_durable and not os.listdir(folder):
-            # The folders may have been created for this journal, and their names not synced.
+        if is_writer and is_durable:
+            # The folders may have been created for this journal, by a start without syncs or one that was cut off.
             for parent in folder.resolve().parents:
                 with suppress(PermissionError):  # this process has not made it
                     files.sync_directory(str(parent))
