@@ -130,14 +130,15 @@ class JournalFiles:
         for entry in self._entries():
             if not entry.is_file():
                 return False
-            with self._opened(_number(entry)) as held:
-                header = file_header(held.read)
+            number = _number(entry)
+            with self._opened(number) as held:
+                header = file_header(held.read, number)
                 if header is None:
                     is_empty = not _has_content(held)
                 elif header.format != FORMAT or read_record(held.read(RECORD_BYTES_READ, RECORDS_FIRST), header.nonce):
                     is_empty = False
                 else:
-                    scan = scan_file(_reading_ahead(held.read))
+                    scan = scan_file(_reading_ahead(held.read), number)
                     is_empty = scan is not None and scan.is_empty and not held.stretches
             if not is_empty:
                 return False
@@ -202,7 +203,7 @@ class JournalFiles:
                 number = torn.file.number
                 write_end = min((newer.write_first for newer in begun[:row]), default=None)
                 with self._opened(number) as held:
-                    scan = self._scan(held, number, file_header(held.read))
+                    scan = self._scan(held, number, file_header(held.read, number))
                     opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
                 opened.is_cut_off = torn.is_cut_off
                 begun[row] = opened
@@ -215,7 +216,7 @@ class JournalFiles:
         headers: dict[int, FileHeader] = {}
         for number in self.numbers():
             with self._opened(number) as held:
-                header = file_header(held.read)
+                header = file_header(held.read, number)
                 if header is not None and header.format != FORMAT:
                     reason = f"has format {header.format}, this program knows {FORMAT}: use the version that wrote it"
                     raise StoreMisconfigured(f"{self.path(number)} {reason}")
@@ -234,9 +235,9 @@ class JournalFiles:
         return {number: headers[number] for number in originals.values()}
 
     def _scan(self, held: ReadableBytes, number: int, header: FileHeader | None) -> FileScan:
-        scan = scan_file(_reading_ahead(held.read))
+        scan = scan_file(_reading_ahead(held.read), number)
         # For a reader beside the broker: its next use would look like damage.
-        if scan is None or not header == scan.header == file_header(held.read):
+        if scan is None or not header == scan.header == file_header(held.read, number):
             raise FileNotFoundError(errno.ENOENT, "it was used again meanwhile", self.path(number))
         return scan
 

@@ -67,8 +67,8 @@ class FileScan:
     """The result of a scan of a file whose header is readable."""
 
     header: FileHeader
-    is_header_damaged: bool
-    """Whether one of its two copies is unreadable: both were synced before the file got its name."""
+    header_damage: str
+    """The damage of one of its two copies, for people, as both were synced before the file got its name; or empty."""
     records: Sequence[LocatedRecord]
     """All records before the end of the file, in their order."""
     holes: Sequence[Hole]
@@ -128,17 +128,25 @@ class JudgedFile:
     """Records before this write, or of it, may be missing because of damage; NO_WRITE without any."""
 
 
-def file_header(read: Read) -> FileHeader | None:
-    """The header of a file; None where it has none, or both of its copies are unreadable."""
-    return next(filter(None, _header_copies(read)), None)
+def file_header(read: Read, number: int) -> FileHeader | None:
+    """The header of the file that is called by `number`; None where it has none, or both copies are unreadable.
+
+    Where they differ, the file was begun again: of the new header, whose number is higher, a crash may have kept one
+    copy from being written, and the file had its old name then. Or it has its new name, and the disk has lost a copy.
+    """
+    copies = filter(None, _header_copies(read))
+    return max(copies, key=lambda copy: (copy.number == number, copy.number), default=None)
 
 
-def scan_file(read: Read) -> FileScan | None:
-    """All records of a file; None where it has no readable header."""
-    copies = _header_copies(read)
-    header = next(filter(None, copies), None)
+def scan_file(read: Read, number: int) -> FileScan | None:
+    """All records of the file that is called by `number`; None where it has no readable header."""
+    header = file_header(read, number)
     if header is None:
         return None
+    copies = _header_copies(read)
+    header_damage = "a copy of its header is unreadable" if None in copies else ""
+    if any(copy is not None and copy != header and copy.number <= header.number for copy in copies):
+        header_damage = "a copy of its header is that of an earlier file"
     records: list[LocatedRecord] = []
     holes: list[Hole] = []
     position, ending = RECORDS_FIRST, None
@@ -156,7 +164,7 @@ def scan_file(read: Read) -> FileScan | None:
             write_before = scanned.record.write
     return FileScan(
         header=header,
-        is_header_damaged=None in copies,
+        header_damage=header_damage,
         records=records,
         holes=holes,
         end=position,
@@ -218,8 +226,8 @@ def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[list[st
     holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
     damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in holes]
     damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
-    if scan.is_header_damaged:
-        damages.append("a copy of its header is unreadable")
+    if scan.header_damage:
+        damages.append(scan.header_damage)
     # A write whose last record is there lacks nothing behind it.
     is_tail_there = bool(scan.records) and scan.records[-1].record.is_last_of_write
     tail_write = scan.records[-1].record.write + 1 if is_tail_there else write_next

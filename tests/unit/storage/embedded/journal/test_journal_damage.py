@@ -367,6 +367,28 @@ class TestForgedRecords:
             assert path.exists()
 
 
+class TestStaleHeaders:
+    @pytest.mark.parametrize("row", [0, 1], ids=["the first copy", "the second copy"])
+    def test_a_copy_that_the_disk_did_not_write_costs_nothing_and_is_reported(self, folder: Path, row: int) -> None:
+        """The file was used before: the copy is that of its earlier use, and valid."""
+        with opened_journal(folder, released_write=100, state=b"s") as user:
+            (old,) = user.append("old", payload=LARGE).objects
+            user.append("a", payload=LARGE)
+            stale = user.path(old.file).read_bytes()
+            user.delete("old", old)
+            user.append("b", entry=b"1")
+            newest = user.last_file()
+        content = newest.read_bytes()
+        assert content[:FILE_HEADER_BYTES] != stale[:FILE_HEADER_BYTES]
+        first = FILE_HEADER_POSITIONS[row]
+        end = first + FILE_HEADER_BYTES
+        newest.write_bytes(content[:first] + stale[first:end] + content[end:])
+        with opened_journal(folder, nonce_first=10, released_write=-1) as user:
+            assert user.objects().keys() == {"a", "b"}
+            assert user.entries() == [b"1"]
+            assert user.details() == ["a copy of its header is that of an earlier file"]
+
+
 class TestUnreadableSectors:
     @pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
     @pytest.mark.parametrize("is_eio", [True, False], ids=["EIO", "zeros"])
