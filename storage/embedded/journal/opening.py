@@ -75,7 +75,7 @@ class OpenedFile:
     durable_write: int
     """The file was judged by this: every write before it was synced."""
     damages: list[tuple[str, bool]]
-    """What is unreadable in it, for people, and whether it is damage for certain."""
+    """The unreadable parts of it, for people, and whether each is damage for certain."""
     is_cut_off: bool = False
     """Whether a crash has lost the file behind it, which was written without syncs."""
     objects: list[tuple[str, RecordLocation]] = field(default_factory=list[tuple[str, RecordLocation]])
