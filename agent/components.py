@@ -16,7 +16,13 @@ from pathlib import Path
 
 from agent.agent import Agent
 from agent.bucket.cluster_file import read_cluster_file
-from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bucket, lost_ledger_error
+from agent.bucket.cluster_identity import (
+    AnotherBucket,
+    check_reached,
+    check_together,
+    claim_bucket,
+    lost_ledger_error,
+)
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.missing_objects import report_missing
@@ -42,7 +48,15 @@ from agent.http.open_port import open_http_port
 from agent.http.server import HttpServer
 from agent.ledger.bootstrap import LoadedState, load_state
 from agent.ledger.ledger_outages import with_outages_logged
-from agent.ledger.open_ledger import SQLITE_FILE, check_predecessor, held_ledger, is_predecessor, open_ledger
+from agent.ledger.open_ledger import (
+    SQLITE_FILE,
+    WhereMissing,
+    before_takeover,
+    check_predecessor,
+    held_ledger,
+    is_predecessor,
+    open_ledger,
+)
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
@@ -122,6 +136,7 @@ async def _serve(
 ) -> None:
     clock, ids, metrics, waits = parts.clock, parts.ids, parts.metrics, parts.waits
     await _check_ledger_lost(settings, clock, ids, waits)
+    await _check_predecessor(settings, clock, ids)
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.parts))
     reserves = _ledger_reserve(settings, clock)
@@ -236,6 +251,21 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids, waits: 
         file = await once_there(lambda: read_cluster_file(store), clock, waits, StartNeed.STORE)
     if file is not None:
         raise lost_ledger_error(settings.ledger_url, file)
+
+
+async def _check_predecessor(settings: Settings, clock: Clock, ids: Ids) -> None:
+    """Raise `LedgerCorrupt` where the ledger that the journal would take over is not that of the bucket.
+
+    It stays in its file then: with the --store of its own bucket it is read there. Raises `StoreError`s, too.
+    """
+    former = before_takeover(settings)
+    if former is settings:
+        return
+    async with (
+        open_ledger(former, clock, ids, WhereMissing.REJECTED) as ledger,
+        open_store(settings, clock, ids, Metrics(), is_writer=False) as store,
+    ):
+        await check_together(store, ledger)
 
 
 def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:

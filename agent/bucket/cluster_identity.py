@@ -102,6 +102,16 @@ def check_match(identity: LedgerIdentity, file: ClusterFile | None, *, is_new: b
     return file
 
 
+async def check_together(store: ObjectStore, ledger: Ledger) -> None:
+    """Return if ledger and bucket name each other, or both are new; nothing is changed. Raises `LedgerCorrupt`."""
+    identity, head = await ledger.identity(), await ledger.head()
+    file = await read_own_cluster_file(store, identity)
+    is_new = head.appends_count == 0
+    if file is not None or identity.bucket_id or not is_new:
+        check_match(identity, file, is_new=is_new)
+    await check_reached(store, ledger)
+
+
 async def check_reached(store: ObjectStore, ledger: Ledger, *, is_recovery_foreign: bool = False) -> None:
     """Return if the ledger reaches every position that objects of the bucket name. Raises `LedgerCorrupt` otherwise.
 

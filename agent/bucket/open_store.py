@@ -110,7 +110,7 @@ def _embedded_store(
     calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
     files = LocalStore(folder, is_durable=settings.is_durable, is_writer=is_writer, files=calls)
     release_room: list[Callable[[], None]] = []
-    has_packs = journal is None or (folder / PACKS_FOLDER).exists()
+    has_packs = journal is None or os.path.lexists(folder / PACKS_FOLDER)  # a link to a disk that is away, too
     stores: list[ObjectStore] = []
     if has_packs:
         from storage.embedded.pack_store import PackStore

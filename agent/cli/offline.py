@@ -101,6 +101,8 @@ async def _ledger_of(data_dir: Path, *, is_durable: bool | None) -> AsyncIterato
     journal = data_dir / JOURNAL_FOLDER
     if is_empty(journal) and is_marker(data_dir / LEDGER_FILE):
         raise CommandFailed(f"{journal} has the ledger, and does not exist, or is empty: {JOURNAL_REMEDY}")
+    if is_empty(journal) and is_missing(data_dir / LEDGER_FILE):
+        raise CommandFailed(f"there is no ledger in {data_dir}: give the folder of a penstock run as --data-dir")
     place = data_dir / LEDGER_FILE if is_empty(journal) else journal
     copied = copied_ledger(place, is_durable=is_durable) if is_empty(journal) else copied_journal(journal)
     try:

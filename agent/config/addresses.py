@@ -60,14 +60,14 @@ class MemoryUrl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteUrl:
-    """An embedded ledger."""
+    """An embedded ledger in SQLite, for a store that is elsewhere."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalUrl:
-    """An embedded ledger in a journal, which has the intake of an embedded store, too. Not the default yet."""
+    """An embedded ledger in a journal, which has the intake of the embedded store beside it, too."""
 
     path: str
 
@@ -173,9 +173,8 @@ def is_every_interface(host: str) -> bool:
 
 
 def read_ledger_url(text: str) -> LedgerUrl:
-    """Reads `etcd://HOST:PORT[,HOST:PORT...]/CLUSTER` (TLS: `etcds://`), `sqlite:///PATH` or `memory:`.
-
-    Raises `InvalidAddress`.
+    """Reads `etcd://HOST:PORT[,HOST:PORT...]/CLUSTER` (TLS: `etcds://`), `journal:///PATH`, `sqlite:///PATH` or
+    `memory:`. Raises `InvalidAddress`.
     """
     scheme, rest = _scheme(text)
     match scheme:
@@ -193,7 +192,7 @@ def read_ledger_url(text: str) -> LedgerUrl:
             return EtcdUrl(endpoints=endpoints, cluster=cluster, is_tls=scheme == "etcds")
         case _:
             raise InvalidAddress(
-                f"{text!r} is no ledger: write etcd://HOST:PORT/CLUSTER, sqlite:///PATH or memory:",
+                f"{text!r} is no ledger: write etcd://HOST:PORT/CLUSTER, journal:///PATH, sqlite:///PATH or memory:",
             )
 
 

@@ -384,8 +384,8 @@ _COMBINED: tuple[Option, ...] = (
         name="data-dir",
         kind=OptionKind.TEXT,
         default="./penstock-data",
-        help="Folder of the embedded ledger (ledger.sqlite) and the embedded bucket (store/). The path must not "
-        "contain # or ?.",
+        help="Folder of the embedded bucket (store/) and the embedded ledger: a journal (journal/), or SQLite "
+        "(ledger.sqlite) where --store names another bucket. The path must not contain # or ?.",
     ),
     Option(
         name="cache-dir",
@@ -400,8 +400,8 @@ _COMBINED: tuple[Option, ...] = (
         default="required by penstock agent",
         is_cluster_only=True,
         check=read_ledger_url,
-        help="URL of the cluster's ledger: etcd://HOST:PORT[,HOST:PORT...]/CLUSTER, etcds:// for TLS, sqlite:///PATH "
-        "or memory:.",
+        help="URL of the cluster's ledger: etcd://HOST:PORT[,HOST:PORT...]/CLUSTER, etcds:// for TLS, "
+        "journal:///DIR/journal with --store file:///DIR/NAME, sqlite:///PATH or memory:.",
     ),
     Option(
         name="ledger-ca",

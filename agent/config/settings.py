@@ -15,6 +15,7 @@ from typing import Any
 
 from agent.config.addresses import (
     EtcdUrl,
+    FileUrl,
     HostPort,
     HttpAddress,
     InvalidAddress,
@@ -303,9 +304,13 @@ def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> t
                     raise InvalidSettings(
                         f"{name} is an option of penstock agent; penstock run has its own ledger in --data-dir"
                     )
-            ledger_url = f"sqlite://{data_dir}/ledger.sqlite"
-            read_ledger_url(ledger_url)  # raises where the path has a character that no store or table can have
-            return ledger_url, _text(values, "store", f"file://{data_dir}/store")
+            store_url = _text(values, "store", f"file://{data_dir}/store")
+            # A journal has the intake of the bucket beside it. With a bucket elsewhere the ledger is in SQLite.
+            ledger = f"journal://{data_dir}/journal"
+            if not _is_store_of(data_dir, store_url):
+                ledger = f"sqlite://{data_dir}/ledger.sqlite"
+            read_ledger_url(ledger)  # raises where the path has a character that no store or table can have
+            return ledger, store_url
         case CliCommand.AGENT:
             for name in ("ledger", "store"):
                 if name not in values:
@@ -313,6 +318,12 @@ def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> t
             ledger_url, store_url = _text(values, "ledger", ""), _text(values, "store", "")
             read_ledger_url(ledger_url)  # raises; the store's URL is read where its kind decides a default
             return ledger_url, store_url
+
+
+def _is_store_of(data_dir: Path, store_url: str) -> bool:
+    """Whether the bucket is the folder `store` of the data folder: not another one, nor a link to one."""
+    store = read_store_url(store_url)
+    return isinstance(store, FileUrl) and Path(store.path).resolve() == data_dir.resolve() / "store"
 
 
 def _check_processes(settings: Settings) -> None:

@@ -105,15 +105,22 @@ async def _open_in_journal(
 ) -> Ledger:
     from coordinator.ledger.journal import JournalLedger
     from coordinator.ledger.sqlite import is_missing
-    from storage.embedded.journal.open_journal import is_empty
+    from coordinator.ledger.sqlite_takeover import was_in_journal
 
     # A data folder of before there was a journal: it is taken over, once, by the agent that writes to it.
     predecessor = folder.parent / SQLITE_FILE
     check_predecessor(predecessor)
     is_taken_over = new_cluster_id is not None and is_predecessor(predecessor)
     begin_again = partial(JournalLedger.open, journal, new_cluster_id=new_cluster_id, is_begun_again=True)
-    if is_recovery and new_cluster_id is not None and not is_taken_over and is_empty(folder):
-        return await begin_again()
+    if new_cluster_id is not None and not is_taken_over and not journal.content.has_records:
+        if is_recovery:
+            return await begin_again()
+        if was_in_journal(predecessor):
+            raise LedgerCorrupt(
+                f"the ledger is in {folder}, as {predecessor} says, and nothing is there: bring its files back. If "
+                "they are lost, stop all agents and run `penstock recover`. To begin another cluster, move away "
+                f"{predecessor} and what has its name and `.upgraded`; nothing was changed"
+            )
     try:
         ledger = await JournalLedger.open(
             journal,
@@ -137,10 +144,10 @@ async def _open_in_journal(
 
 async def _mark(journal: "OpenJournal", predecessor: Path, cluster_id: str) -> None:
     """Let programs that know no journal find a ledger that they do not know."""
-    from coordinator.ledger.sqlite_marker import write_marker
+    from coordinator.ledger.sqlite_takeover import mark_ledger
 
     with suppress(LedgerUnavailable):  # a full disk keeps no agent from starting; the next start makes the file
-        await journal.write(partial(write_marker, predecessor, cluster_id))
+        await journal.write(partial(mark_ledger, journal.journal, predecessor, cluster_id))
 
 
 @asynccontextmanager

@@ -97,12 +97,13 @@ class JournalLedgerFile:
         """The contents that the first write of this ledger replaces, until that is done."""
         self._is_settled = False
         with self._mapped_errors():
-            is_used = content.states or content.entries or content.objects or content.damaged_write >= 0
             if is_begun_again:
                 assert new_cluster_id is not None, "a ledger that is begun again has the name of a cluster"
                 self._replace(content, new_cluster_id)
-            elif is_used:
+            elif content.has_records:
                 self._read(content)
+            elif content.has_gaps:
+                raise _damaged("nothing of its ledger can be read")
             elif predecessor is not None:
                 self._take_over(content, predecessor)
             elif new_cluster_id is None:

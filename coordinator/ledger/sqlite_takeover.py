@@ -1,9 +1,9 @@
 """Takes over the ledger of a SQLite file into a journal, once, all or nothing.
 
-Rule: the journal gets everything by one write. Then the file gets another name, and a marker stands in its place
-(`coordinator.ledger.sqlite_marker`): no program takes it for the ledger any more. A crash in between leaves two ledgers
-that hold the same, and the next start goes on. Two that differ are rejected: of them somebody has to say which one is
-right.
+Rule: the journal gets everything by one write, which is durable then, also without `fsync`. Then the file gets another
+name, and a marker stands in its place (`coordinator.ledger.sqlite_marker`): no program takes it for the ledger any
+more. A crash in between leaves two ledgers that hold the same, and the next start goes on. Two that differ are
+rejected: of them somebody has to say which one is right.
 """
 
 import os
@@ -14,7 +14,7 @@ from coordinator.ledger.journal_file import REVISIONS_PER_WRITE, JournalLedgerFi
 from coordinator.ledger.port import LedgerCorrupt, LedgerUnavailable
 from coordinator.ledger.sqlite_file import LedgerFile
 from coordinator.ledger.sqlite_log import log_of
-from coordinator.ledger.sqlite_marker import write_marker
+from coordinator.ledger.sqlite_marker import is_marker, write_marker
 from coordinator.ledger.sqlite_schema import sync_directory
 from storage.embedded.journal.journal import Journal
 from storage.embedded.journal.records import JournalContent
@@ -45,8 +45,31 @@ def take_over(journal: Journal, content: JournalContent, path: Path, *, is_durab
             f"the journal holds another ledger than {path}: move away the one that is not this cluster's newest, "
             "and nothing else"
         )
+    _make_durable(journal)
     _replace(path, upgraded, contents.identity.cluster_id)
     return ledger
+
+
+def mark_ledger(journal: Journal, path: Path, cluster_id: str) -> None:
+    """Make `path` a marker for the ledger in `journal`, which is durable then, also without `fsync`.
+
+    Blocking. Raises `LedgerUnavailable`.
+    """
+    _make_durable(journal)
+    write_marker(path, cluster_id)
+
+
+def was_in_journal(path: Path) -> bool:
+    """Whether there was a ledger in the journal beside the SQLite file `path`: a marker or a former file says so."""
+    return is_marker(path) or path.with_name(path.name + UPGRADED_SUFFIX).exists()
+
+
+def _make_durable(journal: Journal) -> None:
+    """A marker is durable. So is then what it says: that the ledger is in the journal."""
+    try:
+        journal.make_durable()
+    except OSError as error:
+        raise LedgerUnavailable(f"the journal could not be synced ({error}): check the disk") from error
 
 
 def _replace(path: Path, upgraded: Path, cluster_id: str) -> None:

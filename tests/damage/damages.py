@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
+from tests.support.journal.journal_records import OBJECT, stored_records
 from tests.support.packs.pack_files import live_objects
 
 FOOTER_TAIL_BYTES = 8
@@ -23,6 +24,8 @@ FOOTER_TAIL_BYTES = 8
 class Kind(StrEnum):
     """What is damaged."""
 
+    JOURNALED = "intake object in a journal"
+    JOURNAL_HEADER = "header of an intake object in a journal"
     INTAKE = "intake object in a pack"
     PACK_HEADER = "header of an intake object in a pack"
     PARQUET = "Parquet data"
@@ -32,6 +35,7 @@ class Kind(StrEnum):
     MANIFEST = "manifest"
     COPY = "copy of table metadata"
     HINT = "version hint"
+    JOURNAL = "journal file"
     PACK = "pack file"
     SNAPSHOT = "snapshot"
     TAIL = "tail manifest"
@@ -43,6 +47,8 @@ class Kind(StrEnum):
 
 
 OF_TOPICS = (
+    Kind.JOURNALED,
+    Kind.JOURNAL_HEADER,
     Kind.INTAKE,
     Kind.PACK_HEADER,
     Kind.PARQUET,
@@ -54,8 +60,10 @@ OF_TOPICS = (
     Kind.HINT,
 )
 """Each topic has one of its own: many are damaged in one life of an agent."""
-OF_CLUSTERS = (Kind.PACK, Kind.SNAPSHOT, Kind.TAIL, Kind.IDENTITY, Kind.LEDGER, Kind.LOG)
+OF_CLUSTERS = (Kind.JOURNAL, Kind.PACK, Kind.SNAPSHOT, Kind.TAIL, Kind.IDENTITY, Kind.LEDGER, Kind.LOG)
 """There is one: each damage takes a life."""
+WITHOUT_JOURNAL = frozenset({Kind.INTAKE, Kind.PACK_HEADER, Kind.PACK, Kind.LEDGER, Kind.LOG})
+"""Kinds that a data folder without a journal has. Those of all folders are damaged in one with a journal."""
 
 
 class Mode(StrEnum):
@@ -66,7 +74,7 @@ class Mode(StrEnum):
     REMOVAL = "removal"
     SWAP = "swap"
     RENAME = "renaming"
-    """Of a pack alone, which says in its file whose name it should have."""
+    """Of a pack, or a file of a journal, which say in the file whose name it should have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +111,8 @@ def targets_of_topic(data: Path, kind: Kind, topic: str, marker: bytes) -> Targe
     """The one object of a kind that a topic has, the newest where there are several. `marker`: in all its records."""
     if kind in (Kind.INTAKE, Kind.PACK_HEADER):
         return _packed(data, kind, topic, marker)
+    if kind in (Kind.JOURNALED, Kind.JOURNAL_HEADER):
+        return _journaled(data, kind, topic, marker)
     (folder,) = (data / "store" / "lake").glob(f"{topic}-*")
     pattern = {
         Kind.PARQUET: r"data/.*\.parquet",
@@ -139,9 +149,22 @@ def _packed(data: Path, kind: Kind, topic: str, marker: bytes) -> Target:
     raise AssertionError(f"no pack has records of {topic}")
 
 
+def _journaled(data: Path, kind: Kind, topic: str, marker: bytes) -> Target:
+    for path in sorted((data / "journal").iterdir()):
+        content = path.read_bytes()
+        for record in stored_records(content):
+            if record.kind == OBJECT and marker in content[record.payload_first : record.payload_end]:
+                first, end = record.payload_first, record.payload_end
+                if kind is Kind.JOURNAL_HEADER:
+                    first, end = record.record_first, record.payload_first
+                return Target(kind=kind, path=path.relative_to(data), first=first, end=end, topic=topic)
+    raise AssertionError(f"no file of the journal has records of {topic}")
+
+
 def targets_of_cluster(data: Path, kind: Kind) -> Target:
     """The one object of a kind, the newest where there are several."""
     pattern = {
+        Kind.JOURNAL: "journal/*.journal",
         Kind.PACK: "store/**/*.pack",
         Kind.SNAPSHOT: "store/ledger/snapshots/*",
         Kind.TAIL: "store/ledger/tail/current",
@@ -150,7 +173,10 @@ def targets_of_cluster(data: Path, kind: Kind) -> Target:
         Kind.LOG: "ledger.sqlite-wal",
     }[kind]
     path = max(path for path in data.glob(pattern) if path.is_file() and path.stat().st_size)
-    return Target(kind=kind, path=path.relative_to(data), first=0, end=path.stat().st_size)
+    end = path.stat().st_size
+    if kind is Kind.JOURNAL:
+        end = len(path.read_bytes().rstrip(b"\0"))  # behind it are blocks for later writes
+    return Target(kind=kind, path=path.relative_to(data), first=0, end=end)
 
 
 def flip(data: Path, target: Target, random_: random.Random) -> Damage:
@@ -179,8 +205,8 @@ def remove(data: Path, target: Target) -> Damage:
 
 
 def rename(data: Path, target: Target, random_: random.Random) -> Damage:
-    """Call a pack by another number, from below to far above its own."""
-    path = target.path.with_name(f"{random_.randrange(1 << random_.randint(1, 64)):016x}.pack")
+    """Call a pack, or a file of a journal, by another number, from below to far above its own."""
+    path = target.path.with_stem(f"{random_.randrange(1 << random_.randint(1, 64)):016x}")
     (data / target.path).rename(data / path)
     return Damage(mode=Mode.RENAME, target=replace(target, path=path))
 
@@ -194,8 +220,8 @@ def swap(data: Path, target: Target, other: Target) -> Damage:
     return _swapped(target, other)
 
 
-def swap_packed(data: Path, target: Target, other: Target) -> Damage:
-    """Give each of two targets of one size in packs the other's bytes."""
+def swap_parts(data: Path, target: Target, other: Target) -> Damage:
+    """Give each of two targets of one size, which are parts of files, the other's bytes."""
     assert target.end - target.first == other.end - other.first, "one does not fit in the place of the other"
     places = [(data / each.path, each.first, each.end) for each in (target, other)]
     contents = [path.read_bytes()[first:end] for path, first, end in places]

@@ -19,6 +19,7 @@ from tests.damage import world
 from tests.damage.damages import (
     OF_CLUSTERS,
     OF_TOPICS,
+    WITHOUT_JOURNAL,
     Damage,
     Kind,
     Mode,
@@ -29,7 +30,7 @@ from tests.damage.damages import (
     remove,
     rename,
     swap,
-    swap_packed,
+    swap_parts,
     targets_of_cluster,
     targets_of_topic,
 )
@@ -39,24 +40,24 @@ from tests.support.clients.raw_client import connected
 
 WHOLE = ("whole-archived", "whole-waiting")
 """Topics of which nothing is damaged."""
-MAY_END = frozenset({Kind.LEDGER, Kind.LOG, Kind.SNAPSHOT, Kind.ETCD})
+MAY_END = frozenset({Kind.JOURNAL, Kind.LEDGER, Kind.LOG, Kind.SNAPSHOT, Kind.ETCD})
 """`LedgerCorrupt` ends an agent: what it serves would be wrong."""
-MAY_REFUSE = frozenset({Kind.LEDGER, Kind.LOG, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
+MAY_REFUSE = MAY_END | {Kind.IDENTITY}
 """An agent may refuse to start over these, with a text that says what to do."""
 AUDITED = {
     **dict.fromkeys((Kind.PARQUET, Kind.FOOTER), frozenset(Mode)),
     **dict.fromkeys((Kind.METADATA, Kind.MANIFEST_LIST, Kind.MANIFEST), frozenset(Mode)),
-    Kind.INTAKE: frozenset({Mode.FLIP, Mode.SWAP}),
-    Kind.PACK_HEADER: frozenset({Mode.SWAP}),
+    **dict.fromkeys((Kind.JOURNALED, Kind.INTAKE), frozenset({Mode.FLIP, Mode.SWAP})),
+    **dict.fromkeys((Kind.JOURNAL_HEADER, Kind.PACK_HEADER), frozenset({Mode.SWAP})),
     Kind.SNAPSHOT: frozenset({Mode.FLIP, Mode.CUT, Mode.SWAP}),
-    Kind.PACK: frozenset({Mode.RENAME}),
+    **dict.fromkeys((Kind.JOURNAL, Kind.PACK), frozenset({Mode.RENAME})),
 }
 """What an audit has to name. Copies and hints are written again by the agent, and so are many of a cluster's objects; a
 flip in the name of a checksum in a table's metadata changes nothing that is read."""
 LIVES_AT_ONCE = 2
 BACKGROUND_POLLS = 30
 _OTHERS = (Mode.CUT, Mode.REMOVAL, Mode.SWAP)
-_WAITING = frozenset({Kind.INTAKE, Kind.PACK_HEADER})
+_WAITING = frozenset({Kind.JOURNALED, Kind.JOURNAL_HEADER, Kind.INTAKE, Kind.PACK_HEADER})
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +116,8 @@ def build(data: Path, folder: Path, plan: Plan, kinds: Collection[Kind]) -> None
     """The folder that is damaged: a topic for each damage of `OF_TOPICS`, and those that stay whole."""
     archived = [topic for kind in _of_topics(kinds) if kind not in _WAITING for topic in plan.topics(kind)]
     waiting = [topic for kind in _of_topics(kinds) if kind in _WAITING for topic in plan.topics(kind)]
-    world.build(data, folder, archived=[*archived, WHOLE[0]], waiting=[*waiting, WHOLE[1]])
+    has_journal = WITHOUT_JOURNAL.isdisjoint(kinds)
+    world.build(data, folder, archived=[*archived, WHOLE[0]], waiting=[*waiting, WHOLE[1]], has_journal=has_journal)
 
 
 def _of_topics(kinds: Collection[Kind]) -> list[Kind]:
@@ -140,16 +142,16 @@ def damage_topics(data: Path, plan: Plan, kinds: Collection[Kind], random_: rand
                     if swapped is None or (kind in _WAITING and _size(swapped) != _size(target)):
                         swapped = target
                         continue
-                    exchange = swap_packed if kind in _WAITING else swap
+                    exchange = swap_parts if kind in _WAITING else swap
                     done.append(exchange(data, swapped, target))
                     swapped = None
                 case _:
-                    pass  # of one object in a pack: the pack is cut and removed as a whole
+                    pass  # of one object in a pack or a journal: the file is cut and removed as a whole
     return done
 
 
 def _size(target: Target) -> int:
-    """An object in a pack fits in the place of one of its size alone."""
+    """An object in a pack or a journal fits in the place of one of its size alone."""
     return target.end - target.first
 
 
@@ -245,7 +247,7 @@ def judge_audit(said: str, damages: Sequence[Damage], tally: Tally) -> list[Dama
 
 
 def _is_named(damage: Damage, said: str) -> bool:
-    """By its key; an object in a pack by the topic whose records lie in it."""
+    """By its key; an object in a pack or a journal by the topic whose records lie in it."""
     if damage.target.kind in _WAITING:
         return damage.target.topic is not None and f"{damage.target.topic}-0 " in said
     return key_of(damage) in said
@@ -347,8 +349,13 @@ def own_life(data: Path, folder: Path, damage: Damage, tally: Tally) -> None:
     with world.running(data, folder, f"life-{data.name}") as agent:
         if isinstance(agent, str):
             judge_start(damage, agent, tally)
-            if damage.target.kind is Kind.SNAPSHOT:
-                judge_recovery(world.recovery(data), damage, tally)
+            match damage.target.kind:
+                case Kind.SNAPSHOT:
+                    judge_recovery(world.recovery(data), damage, tally)
+                case Kind.JOURNAL:
+                    judge_new_ledger(world.recovery(data), damage, tally)
+                case _:
+                    pass
             return
         try:
             asyncio.run(serve_whole(agent, damage, tally))
@@ -385,6 +392,14 @@ def judge_recovery(told: str, damage: Damage, tally: Tally) -> None:
         tally.fail([damage], f"a recovery reports no loss of it: {told[:1500]}")
 
 
+def judge_new_ledger(told: str, damage: Damage, tally: Tally) -> None:
+    """Note where a recovery would not begin the ledger again, in the same journal."""
+    try:
+        json.loads(told)
+    except json.JSONDecodeError:
+        tally.fail([damage], f"the recovery says: {told[-1500:]}")
+
+
 def judge_end(agent: LiveAgent, damages: Sequence[Damage], tally: Tally) -> None:
     """Note where an agent's process is over."""
     if agent.process.is_running:
@@ -399,8 +414,8 @@ async def serve_whole(agent: LiveAgent, damage: Damage, tally: Tally) -> None:
     async with connected(agent.bootstrap) as client:
         for topic in WHOLE:
             read = await world.read_topic(client, topic, world.RECORDS)
-            is_of_pack = damage.target.kind is Kind.PACK and topic == WHOLE[1]
-            may_lose = is_of_pack and damage.mode is not Mode.RENAME
+            has_objects = damage.target.kind in (Kind.JOURNAL, Kind.PACK) and topic == WHOLE[1]
+            may_lose = has_objects and damage.mode is not Mode.RENAME
             if read.wrong:
                 tally.fail([damage], f"a consumer of {topic} got what was never produced: {read.wrong[0]}")
             elif not may_lose and read.offsets != set(range(world.RECORDS)):
@@ -413,16 +428,29 @@ async def serve_whole(agent: LiveAgent, damage: Damage, tally: Tally) -> None:
 def sweep(folder: Path, plan: Plan, seed: int, tally: Tally, kinds: Collection[Kind]) -> None:
     """Build a folder, damage copies of it, and run agents over them."""
     random_ = random.Random(seed)
-    if any(kind in OF_TOPICS for kind in kinds):
-        data = folder / "data"
-        build(data, folder, plan, kinds)
-        one_life(data, folder, plan, kinds, random_, tally)
-    for name, of_name in (("small", [kind for kind in OF_CLUSTERS if kind is not Kind.LOG]), ("killed", [Kind.LOG])):
-        chosen = [kind for kind in of_name if kind in kinds]
-        if chosen:
+    chosen = frozenset(kinds)
+    for name, layout in (("journal", chosen - WITHOUT_JOURNAL), ("packs", chosen & WITHOUT_JOURNAL)):
+        if not layout.isdisjoint(OF_TOPICS):
             data = folder / name
-            world.build(data, folder, archived=WHOLE[:1], waiting=WHOLE[1:], is_killed=name == "killed")
-            _own_lives(folder, data, plan, chosen, random_, tally)
+            build(data, folder, plan, layout)
+            one_life(data, folder, plan, layout, random_, tally)
+    for name, layout in (
+        ("small-journal", chosen - WITHOUT_JOURNAL),
+        ("small-packs", (chosen & WITHOUT_JOURNAL) - {Kind.LOG}),
+        ("killed", chosen & {Kind.LOG}),
+    ):
+        of_clusters = [kind for kind in OF_CLUSTERS if kind in layout]
+        if of_clusters:
+            data = folder / name
+            world.build(
+                data,
+                folder,
+                archived=WHOLE[:1],
+                waiting=WHOLE[1:],
+                has_journal=name == "small-journal",
+                is_killed=name == "killed",
+            )
+            _own_lives(folder, data, plan, of_clusters, random_, tally)
 
 
 def _own_lives(
@@ -432,7 +460,7 @@ def _own_lives(
     for kind in kinds:
         others = [_OTHERS[OF_CLUSTERS.index(kind) % len(_OTHERS)]] if plan.is_in_turn else _OTHERS
         common = [*[Mode.FLIP] * plan.flips, *[mode for mode in others for _ in range(plan.others)]]
-        modes = [*common, *[Mode.RENAME] * (plan.others if kind is Kind.PACK else 0)]
+        modes = [*common, *[Mode.RENAME] * (plan.others if kind in (Kind.JOURNAL, Kind.PACK) else 0)]
         for number, mode in enumerate(modes):
             data = world.copied(small, folder / f"{kind.name.lower()}-{number}")
             lives.append((data, damage_cluster(data, kind, mode, random_)))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.damage.cluster_lives import sweep_etcd, sweep_intake
-from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, Kind, Mode
+from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, WITHOUT_JOURNAL, Kind, Mode
 from tests.damage.lives import Plan, Tally, sweep
 from tests.damage.table_reads import OF_TABLES, sweep_tables
 from tests.damage.watched_lives import WATCHED, sweep_watched
@@ -16,12 +16,19 @@ SEED = 7
 
 @pytest.mark.timeout(600)
 @pytest.mark.xdist_group("damage")
-def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        pytest.param(frozenset(OF_TOPICS) - WITHOUT_JOURNAL, id="a journal"),
+        pytest.param(frozenset(OF_TOPICS) & WITHOUT_JOURNAL, id="packs", marks=pytest.mark.slow),
+    ],
+)
+def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Path, kinds: frozenset[Kind]) -> None:
     tally = Tally()
-    sweep(tmp_path, Plan(flips=5, others=1), SEED, tally, OF_TOPICS)
+    sweep(tmp_path, Plan(flips=5, others=1), SEED, tally, kinds)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
-    assert len(tally.tried) > len(OF_TOPICS)
-    assert {kind for kind, mode in tally.tried if mode is Mode.SWAP} == set(OF_TOPICS)
+    assert len(tally.tried) > len(kinds)
+    assert {kind for kind, mode in tally.tried if mode is Mode.SWAP} == kinds
 
 
 @pytest.mark.timeout(600)

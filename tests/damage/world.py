@@ -81,10 +81,11 @@ class LiveAgent:
 
 @contextmanager
 def running(data: Path, folder: Path, name: str) -> Iterator[LiveAgent | str]:
-    """An agent over a data folder with packs and SQLite; what it said, where it does not serve."""
+    """An agent over a data folder, with a journal if the folder has one; what it said, where it does not serve."""
+    has_journal = (data / "journal").is_dir()
     options = {
         "name": "broker",
-        "ledger": f"sqlite://{data}/ledger.sqlite",
+        "ledger": f"journal://{data}/journal" if has_journal else f"sqlite://{data}/ledger.sqlite",
         "store": f"file://{data}/store",
         "listen": "127.0.0.1:0",
         "http": "127.0.0.1:0",
@@ -237,11 +238,19 @@ def recovery(data: Path) -> str:
 
 
 def build(
-    data: Path, folder: Path, *, archived: Sequence[str], waiting: Sequence[str], is_killed: bool = False
+    data: Path,
+    folder: Path,
+    *,
+    archived: Sequence[str],
+    waiting: Sequence[str],
+    has_journal: bool = True,
+    is_killed: bool = False,
 ) -> None:
-    """A data folder whose agent has stopped, or was killed: then all that it knows of `waiting` is in its write-ahead
-    log. `archived` topics lie in files of a table each, the others in a pack.
+    """A data folder whose agent has stopped, or was killed: then all that SQLite knows of `waiting` is in its
+    write-ahead log. `archived` topics lie in files of a table each, the others in the journal, or in a pack without it.
     """
+    if has_journal:
+        (data / "journal").mkdir(parents=True)  # `running` begins it
     with running(data, folder, "build") as agent:
         assert isinstance(agent, LiveAgent), agent
         for first in range(0, len(archived), 50):

@@ -103,7 +103,7 @@ class Load:
 
 
 def consume_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[tuple[int, bytes, bytes]]]:
-    """(offset, key, value) of every record, by partition, from the beginning to the end as it is now."""
+    """(offset, key, value) of every record, by partition, from the log's start to its end, both as they are now."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -115,9 +115,10 @@ def consume_all(bootstrap: str, topic: str, partitions: int) -> dict[int, list[t
     )
     records: dict[int, list[tuple[int, bytes, bytes]]] = {partition: [] for partition in range(partitions)}
     try:
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in records}
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in records])
-        waiting = {partition for partition, end in ends.items() if end > 0}
+        marks = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30) for p in records}
+        ends = {partition: end for partition, (_, end) in marks.items()}
+        consumer.assign([TopicPartition(topic, partition, start) for partition, (start, _) in marks.items()])
+        waiting = {partition for partition, (start, end) in marks.items() if end > start}
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while waiting:
             batch = consumer.consume(1_000, timeout=0.2)

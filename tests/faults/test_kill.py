@@ -96,29 +96,18 @@ def kill_again_and_again(start: Callable[[], Penstock], listing: Listing, *, rou
     assert broker.process.stop() == 0
 
 
+@pytest.mark.parametrize("has_journal", [True, False], ids=["a journal", "packs and SQLite"])
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_embedded_broker_killed_under_load(penstock: PenstockFactory, tmp_path: Path, rounds: int) -> None:
-    listen, data = f"127.0.0.1:{free_port()}", tmp_path / "data"
-
-    bucket = local_bucket(data / "store")
-
-    def start() -> Penstock:
-        return penstock(data=data, listen=listen, options=OPTIONS, has_journal=False)
-
-    kill_again_and_again(start, bucket.keys, rounds=rounds, seed=1)
-
-
-@pytest.mark.parametrize("rounds", ROUNDS)
-def test_embedded_broker_with_a_journal_killed_under_load(
-    penstock: PenstockFactory, tmp_path: Path, rounds: int
+def test_embedded_broker_killed_under_load(
+    penstock: PenstockFactory, tmp_path: Path, rounds: int, has_journal: bool
 ) -> None:
     listen, data = f"127.0.0.1:{free_port()}", tmp_path / "data"
     bucket = local_bucket(data / "store")
 
     def start() -> Penstock:
-        return penstock(data=data, listen=listen, options=OPTIONS, has_journal=True)
+        return penstock(data=data, listen=listen, options=OPTIONS, has_journal=has_journal)
 
-    kill_again_and_again(start, bucket.keys, rounds=rounds, seed=3)
+    kill_again_and_again(start, bucket.keys, rounds=rounds, seed=3 if has_journal else 1)
 
 
 @pytest.mark.parametrize("rounds", ROUNDS[1:])

@@ -22,8 +22,14 @@ THREAD_SECONDS_MAX = 0.004
 class Owner(Protocol):
     """To whom callbacks belong: one life of an agent."""
 
+    is_dead: bool
+
     def may_run(self, handle: asyncio.Handle) -> bool:
         """Whether its callback may run now. One that may not is dropped, unless the owner keeps it for later."""
+        ...
+
+    def lose_power(self) -> None:
+        """End at once, with the disk as a loss of power leaves it."""
         ...
 
 
@@ -129,12 +135,13 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         try:
             result = func(*args)
         except Exception as error:
-            self.call_later(self._thread_seconds(), _fail, future, error)
+            self.call_later(self.thread_seconds(), _fail, future, error)
         else:
-            self.call_later(self._thread_seconds(), _settle, future, result)
+            self.call_later(self.thread_seconds(), _settle, future, result)
         return future
 
-    def _thread_seconds(self) -> float:
+    def thread_seconds(self) -> float:
+        """How long the work of a thread takes this time."""
         return self._chance.random() * THREAD_SECONDS_MAX
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:

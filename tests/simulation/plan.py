@@ -245,6 +245,8 @@ class Plan:
     """Whether clients reach all agents by one address, which leads to any of them."""
     has_security_changes: bool = False
     """Whether somebody changes ACLs and users."""
+    is_embedded: bool = False
+    """Whether its one agent keeps ledger and intake in a journal (`tests.simulation.cluster.embedded`)."""
     table_editors: int = 0
     """People who change properties and tags of tables, and have tables begun again from their files."""
 

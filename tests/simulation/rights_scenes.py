@@ -27,7 +27,8 @@ from protocol.types import PartitionIndex
 from tests.simulation.clients import wire
 from tests.simulation.clients.administrators import Administrator
 from tests.simulation.clients.clients import Client, ClientWorld
-from tests.simulation.cluster.agents import AgentInWorld, SeededIds, settings_of
+from tests.simulation.cluster.agent_settings import settings_of
+from tests.simulation.cluster.agents import AgentInWorld, SeededIds
 from tests.simulation.cluster.connections import ConnectionLost
 from tests.support.auth.drawn_scram_client import DrawnScramClient
 from tests.support.auth.sasl_frames import authenticate, handshake, read_authenticate_answer

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.plan import Plan, ProducerPlan, TransactionPlan, draw
 
 SEED = 8
@@ -60,3 +61,23 @@ def calm_plan(**others: object) -> Plan:
         window=1,
     )
     return replace(calm, **others)  # type: ignore[arg-type]
+
+
+def embedded_plan(**others: object) -> Plan:
+    """A world of one embedded broker whose ledger and intake are in a journal, on a disk with faults."""
+    faults = (FaultName.CRASH, FaultName.RESTART, FaultName.POWER_CUT, FaultName.DISK_FAILING, FaultName.CLIENT_CUT)
+    embedded = calm_plan(
+        agents=1,
+        is_embedded=True,
+        is_store_cheap=True,
+        choice_max=1,
+        faults=faults,
+        fault_interval_s=0.5,
+        seconds=30.0,
+        flush_interval_ms=5,
+        producer_pause_s=0.1,
+        window=3,
+        snapshot_entries=15,
+        gc_min_age_s=5,
+    )
+    return replace(embedded, **others)  # type: ignore[arg-type]

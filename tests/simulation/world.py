@@ -6,6 +6,7 @@ faults end, and within a bounded time everything is acknowledged and everybody r
 
 import asyncio
 import gc
+import math
 import random
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,7 +22,7 @@ from agent.runtime.clock import SystemClock
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.configs.topic_configs import TABLE_RETENTION
 from coordinator.ledger.port import LedgerCorrupt
-from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S, TAIL_CHECK_SECONDS
+from protocol.limits import LEDGER_SESSION_SECONDS, PRODUCER_EXPIRY_CHECK_INTERVAL_S, TAIL_CHECK_SECONDS
 from protocol.records.records import warm_kernels
 from protocol.types import SessionId
 from storage.refs import TAIL_KEY, session_of_key
@@ -42,7 +43,9 @@ from tests.simulation.clients.table_editors import TableEditor
 from tests.simulation.clients.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agent_network import AgentNetwork
-from tests.simulation.cluster.agents import AgentInWorld, Surroundings, store_url_of
+from tests.simulation.cluster.agent_settings import store_url_of
+from tests.simulation.cluster.agents import AgentInWorld, Surroundings
+from tests.simulation.cluster.embedded import threads_of_the_world
 from tests.simulation.cluster.ledger import LedgerServer
 from tests.simulation.cluster.links import LATE_SECONDS_MAX
 from tests.simulation.cluster.older_agents import upgrade_one_after_another
@@ -54,6 +57,7 @@ from tests.simulation.history import History, Violation, logs_in
 from tests.simulation.loop import OutOfSteps, SimulatedLoop
 from tests.simulation.mutations.patches import patched
 from tests.simulation.plan import Plan, draw
+from tests.simulation.within import Within
 from txn import transitions
 from txn.transaction import EPOCH_EXHAUSTED
 
@@ -118,7 +122,8 @@ class _World:
         self.history.loop = self.loop
         self.loop.on_error = self._bug
         outside = copy_context()
-        self._ledger = LedgerServer(loop=self.loop, history=self.history, outside=outside)
+        lease_s = math.inf if self.plan.is_embedded else LEDGER_SESSION_SECONDS
+        self._ledger = LedgerServer(loop=self.loop, history=self.history, outside=outside, lease_s=lease_s)
         bucket = SimulatedBucket(
             loop=self.loop,
             history=self.history,
@@ -204,6 +209,7 @@ class _World:
         check_s = PRODUCER_EXPIRY_CHECK_INTERVAL_S if self._ledger.truth.producers is None else CHECK_SECONDS
         try:
             with (
+                threads_of_the_world(),
                 patched(transitions, "EPOCH_EXHAUSTED", epoch_last),
                 patched(producer_expiry, "PRODUCER_EXPIRY_CHECK_INTERVAL_S", check_s),
             ):
@@ -215,6 +221,10 @@ class _World:
         except BaseExceptionGroup as group:
             if group.split(Violation)[1] is not None:
                 raise
+        finally:
+            for agent in self._agents:
+                if agent.machine is not None:
+                    agent.machine.remove()
         self.history.loop = None  # so that nothing of the world outlives it
         return Verdict(
             seed=self._seed,
@@ -449,8 +459,8 @@ class _World:
                     if agent.broker is not None:
                         self._ledger.truth.check_digest(agent.name, agent.broker.state)
 
-    def _within(self, seconds: float, otherwise: str) -> "_Within":
-        return _Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
+    def _within(self, seconds: float, otherwise: str) -> "Within":
+        return Within(seconds, lambda: self.history.violation(f"{otherwise} within {seconds} s"))
 
     def _bug(self, context: dict[str, object]) -> None:
         self.history.violation(f"a bug in a callback: {context.get('exception')!r}")
@@ -462,24 +472,6 @@ def _configs_of(plan: Plan) -> tuple[tuple[str, str], ...]:
         return ()
     limits = (("retention.ms", str(plan.retention_ms)), ("retention.bytes", str(plan.retention_bytes)))
     return (*limits, (TABLE_RETENTION, "-1")) if plan.is_table_kept else limits
-
-
-class _Within:
-    """A block that must end in time."""
-
-    def __init__(self, seconds: float, late: Callable[[], None]) -> None:
-        self._timeout = asyncio.timeout(seconds)
-        self._late = late
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, *error: object) -> None:
-        try:
-            await self._timeout.__aexit__(*error)  # type: ignore[arg-type]
-        except TimeoutError as late:
-            self._late()
-            raise Violation from late
 
 
 @contextmanager

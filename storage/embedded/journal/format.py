@@ -78,7 +78,8 @@ class RecordKind(IntEnum):
     """A state of the journal's owner: the newest one counts, and each file begins with it."""
     END = 4
     """The end of a file: nothing behind it counts. Its write is the next one. Stamp: the number of the file that has
-    that write, and in which it is synced; or NO_SUCCESSOR."""
+    that write, or NO_SUCCESSOR. Index: 1 where that write was synced before; 0 where it was not, or where an older
+    program has written it: then the headers of the two files say so."""
 
 
 _KINDS: Final = frozenset(RecordKind)

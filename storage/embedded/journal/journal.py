@@ -88,6 +88,9 @@ class Journal:
         """Every file that has writes and was not given back."""
         self._unsettled: OpenedFiles | None = None
         """The result of the start, until it is settled."""
+        self._state_file: JournalFile | None = None
+        """The file of the newest state that a start could read, until the first append writes that again: what the
+        newest file begins with may be damaged."""
         self._released_write = -1
         self._write_next = 0
         self._current_state: Callable[[], bytes] = bytes
@@ -119,6 +122,12 @@ class Journal:
         self._begun = {begun.file for begun in self._unsettled.begun}
         return self._unsettled.content
 
+    @property
+    def content(self) -> JournalContent:
+        """The result of `open`, until it is settled: with locations of all that was there, it is not kept."""
+        assert self._unsettled is not None, "a journal has contents to settle from `open` until `settle`"
+        return self._unsettled.content
+
     def settle(
         self, content: JournalContent, *, released_write: int, current_state: Callable[[], bytes] = bytes
     ) -> None:
@@ -131,6 +140,7 @@ class Journal:
         assert opened is not None, "a journal is opened before it is settled, once"
         assert content is opened.content, "what `open` found"
         self._current_state, self._released_write = current_state, released_write
+        self._state_file = content.states[-1].file if content.states else None
         if self._is_writer:
             self._make_durable(opened.begun)
             for number in opened.unused:
@@ -178,8 +188,22 @@ class Journal:
             if entries:
                 file.entry_write_last = self._write_next
             self._begun.add(file)
+            self._state_file = None
         self._write_next += 1
         return written
+
+    def make_durable(self) -> None:
+        """Make everything durable that counts, whatever `is_durable` says: the owner is about to remove another copy.
+
+        Called by the thread that appends, while nothing is marked. Raises `OSError`.
+        """
+        if self._is_durable:
+            return  # a start and each append have done so
+        with self._lock:
+            files = list(self._begun)
+        for file in files:
+            self._sync(file, range(RECORDS_FIRST, file.end))
+        self._folder.sync()
 
     def mark_dead(self, locations: Sequence[RecordLocation]) -> None:
         """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
@@ -218,10 +242,12 @@ class Journal:
         with self._giving_back:
             with self._lock:
                 files = sorted(self._begun, key=attrgetter("own_number"))
+                state_file = self._state_file
             newest = next((file for file in reversed(files) if file.has_writes), None)
             is_pinned = False
             for file in files:
-                is_unneeded = not (self._is_needed(file) or is_pinned or file is newest or file.fate is FileFate.KEEP)
+                is_kept = is_pinned or file in (newest, state_file) or file.fate is FileFate.KEEP
+                is_unneeded = not (is_kept or self._is_needed(file))
                 if is_unneeded and self._give_back(file):
                     with self._lock:
                         self._begun.remove(file)
@@ -311,17 +337,22 @@ class Journal:
                 file.raise_fate(FileFate.KEEP)
                 self._on_damage(StoreDamage(file=self.path(file.number), detail="it is another file by its header"))
             if self._is_durable:
-                with self.records.opened(file, is_writing=True) as descriptor:
-                    for first in range(opened.unsynced_first, file.end, _COPY_BYTES):
-                        content = self._files.read_at(descriptor, min(_COPY_BYTES, file.end - first), first)
-                        self._files.write_at(descriptor, [content], first)
-                    self._files.sync_data(descriptor)
+                self._sync(file, range(opened.unsynced_first, file.end), opened.ending)
         for opened, behind in zip_longest(begun, begun[1:]):
             file = opened.file
             if file.is_open_ended and self._may_mark_end(file):
                 successor = behind.file.own_number if behind and behind.file.has_writes else NO_SUCCESSOR
                 with suppress(OSError), self.records.opened(file, is_writing=True) as descriptor:
                     self._mark_end(descriptor, file, successor)
+
+    def _sync(self, file: JournalFile, *written_again: range) -> None:
+        """Make a file durable; what it has in these ranges is written again. Raises `OSError`."""
+        with self.records.opened(file, is_writing=True) as descriptor:
+            for part in written_again:
+                for first in part[::_COPY_BYTES]:
+                    content = self._files.read_at(descriptor, min(_COPY_BYTES, part.stop - first), first)
+                    self._files.write_at(descriptor, [content], first)
+            self._files.sync_data(descriptor)
 
     # Appending.
 
@@ -438,7 +469,8 @@ class Journal:
     def _mark_end(self, descriptor: int, file: JournalFile, successor: int) -> None:
         """Mark where a file ends. Where that fails, only the next file says that what is behind does not count."""
         try:
-            self._files.write_at(descriptor, [encode_end(file.nonce, file.write_end, successor=successor)], file.end)
+            end = encode_end(file.nonce, file.write_end, successor=successor, is_synced=self._is_durable)
+            self._files.write_at(descriptor, [end], file.end)
             if self._is_durable:
                 self._files.sync_data(descriptor)
         except OSError:

@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 
 from protocol.limits import JOURNAL_ALLOCATED_BYTES_STEP, JOURNAL_FILE_BYTES_TARGET
 from storage.embedded.journal.journal import Journal
-from storage.embedded.journal.opening import SUFFIX
+from storage.embedded.journal.opening import JournalFiles
 from storage.embedded.journal.records import JournalContent, RecordLocation
 from storage.embedded.local_files import Files, errors_of
 from storage.embedded.one_thread import OneThread
@@ -30,14 +30,13 @@ _Result = TypeVar("_Result")
 class OpenJournal:
     """Made by `open`. Its owner closes it after the store and the ledger that use it."""
 
-    def __init__(self, journal: Journal, content: JournalContent, writer: OneThread, on_damage: OnDamage) -> None:
+    def __init__(self, journal: Journal, writer: OneThread, on_damage: OnDamage) -> None:
+        content = journal.content
         self.journal = journal
-        self.content = content
-        """The contents that the start found; the ledger settles them (`Journal.settle`)."""
         self.on_damage = on_damage
-        self.objects = dict(content.objects)
+        self.objects = content.objects.copy()
         """Where each object is."""
-        self.replaced = dict(content.replaced)
+        self.replaced = content.replaced.copy()
         """Where earlier objects with the same keys are, in their order. They are marked as deleted before the newest
         one is: else they would be back."""
         self.has_gaps = content.has_gaps
@@ -80,14 +79,17 @@ class OpenJournal:
         )
         writer = OneThread("journal")
         try:
-            content = await writer.submit(
-                partial(_open, journal, folder, files, is_durable=is_durable, is_writer=is_writer)
-            )
+            await writer.submit(partial(_open, journal, folder, files, is_durable=is_durable, is_writer=is_writer))
         except BaseException:
             writer.submit(journal.close)  # if this was cancelled, it may be opened by now
             writer.end()
             raise
-        return cls(journal, content, writer, on_damage)
+        return cls(journal, writer, on_damage)
+
+    @property
+    def content(self) -> JournalContent:
+        """The contents that the start found, until the ledger has settled them (`Journal.settle`)."""
+        return self.journal.content
 
     def write(self, work: Callable[[], _Result]) -> "asyncio.Future[_Result]":
         """Carry out `work` in the writing thread, behind everything that was handed over before. It is carried out,
@@ -121,19 +123,27 @@ class OpenJournal:
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether there is no journal: no folder, or one without any file of a journal."""
-    return next(folder.glob(f"*{SUFFIX}"), None) is None
+    """Whether there is no journal: no folder, or one in which no file has anything of a record.
+
+    False where that cannot be found out: its adapter reports why.
+    """
+    try:
+        return JournalFiles(str(folder), Files()).is_empty()
+    except (FileNotFoundError, NotADirectoryError):
+        return not folder.is_dir()  # else a process uses a file again meanwhile
+    except OSError:
+        return False
 
 
-def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_writer: bool) -> JournalContent:
+def _open(journal: Journal, folder: Path, files: Files, *, is_durable: bool, is_writer: bool) -> None:
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise StoreMisconfigured(f"{folder} is no folder: move away what has its name, and bring back the journal")
     with errors_of(str(folder)):
         if is_writer:
             files.make_directory(str(folder))
-        if is_writer and is_durable and not os.listdir(folder):
-            # The folders may have been created for this journal, and their names not synced.
+        if is_writer and is_durable:
+            # The folders may have been created for this journal, by a start without syncs or one that was cut off.
             for parent in folder.resolve().parents:
                 with suppress(PermissionError):  # this process has not made it
                     files.sync_directory(str(parent))
-        return journal.open()
+        journal.open()

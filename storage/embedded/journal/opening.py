@@ -20,10 +20,12 @@ from storage.embedded.journal.format import (
     FORMAT,
     NO_SUCCESSOR,
     NUMBERS_END,
+    RECORD_BYTES_READ,
     RECORD_HEADER_BYTES,
     RECORDS_FIRST,
     FileHeader,
     RecordKind,
+    read_record,
 )
 from storage.embedded.journal.records import (
     FileFate,
@@ -33,7 +35,15 @@ from storage.embedded.journal.records import (
     RecordLocation,
     location_of,
 )
-from storage.embedded.journal.scan import FileScan, LocatedRecord, Read, file_header, judge, scan_file
+from storage.embedded.journal.scan import (
+    WRITES_SKIPPED,
+    FileScan,
+    LocatedRecord,
+    Read,
+    file_header,
+    judge,
+    scan_file,
+)
 from storage.embedded.local_files import Files
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import StoreMisconfigured
@@ -57,9 +67,17 @@ class OpenedFile:
     write_first: int
     unsynced_first: int
     """From here to the file's end lie writes of which no record says that they were synced."""
+    ending: range
+    """Where the record lies that ends the file, of which none says that it was synced; empty if none counts."""
     is_torn: bool
     """Whether the journal ends in it, or where it ends: a crash has lost what was behind."""
     damaged_write: int
+    durable_write: int
+    """The file was judged by this: every write before it was synced."""
+    damages: list[tuple[str, bool]]
+    """The unreadable parts of it, for people, and whether each is damage for certain."""
+    is_cut_off: bool = False
+    """Whether a crash has lost the file behind it, which was written without syncs."""
     objects: list[tuple[str, RecordLocation]] = field(default_factory=list[tuple[str, RecordLocation]])
     """The objects that are not deleted, with their keys."""
     entries: LocationColumns = field(default_factory=LocationColumns)
@@ -69,6 +87,7 @@ class OpenedFile:
         """Let nothing in it count."""
         self.objects, self.entries, self.states = [], LocationColumns(), []
         self.file.end = self.unsynced_first = RECORDS_FIRST
+        self.ending = range(0)
         self.file.write_end = self.write_first
         self.file.is_open_ended = True
 
@@ -83,7 +102,7 @@ class OpenedFiles:
     """The names of the others."""
     content: JournalContent
     number_highest: int
-    """Every number that is in use is at most this; -1 without files."""
+    """Every number that is in use is at most this, also those of files that are missing; -1 without files."""
 
 
 class JournalFiles:
@@ -105,6 +124,26 @@ class JournalFiles:
         reader waiting."""
         return [_number(entry) for entry in self._entries() if entry.is_file()]
 
+    def is_empty(self) -> bool:
+        """Whether no file has anything of a record. False where that is not known: something has the name of a file and
+        is none, or the disk does not give it back. Raises `OSError`."""
+        for entry in self._entries():
+            if not entry.is_file():
+                return False
+            number = _number(entry)
+            with self._opened(number) as held:
+                header = file_header(held.read, number)
+                if header is None:
+                    is_empty = not _has_content(held)
+                elif header.format != FORMAT or read_record(held.read(RECORD_BYTES_READ, RECORDS_FIRST), header.nonce):
+                    is_empty = False
+                else:
+                    scan = scan_file(_reading_ahead(held.read), number)
+                    is_empty = scan is not None and scan.is_empty and not held.stretches
+            if not is_empty:
+                return False
+        return True
+
     def read_all(self) -> OpenedFiles:
         """Everything that counts. Raises `StoreMisconfigured` for files of a newer format, and `OSError`:
         `FileNotFoundError` where a file was removed, or used again, meanwhile."""
@@ -112,6 +151,7 @@ class JournalFiles:
         for entry in strays:
             self._report(_number(entry), "it is no regular file, and has the name of one")
         headers = self._headers()
+        numbers = {*map(_number, strays), *self.numbers(), *(header.number for header in headers.values())}
         begun: list[OpenedFile] = []
         empty: dict[int, int] = {}
         durable_write, write_end = 0, None
@@ -120,32 +160,53 @@ class JournalFiles:
             with self._opened(number) as held:
                 scan = self._scan(held, number, header)
                 durable_write = max(durable_write, scan.durable_write)
+                numbers.add(scan.successor)
                 if scan.is_empty and not _is_unreadable(held, RECORDS_FIRST):
                     empty[header.number] = number
                     continue
                 opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
-            is_lost = scan.successor in empty or (scan.successor != NO_SUCCESSOR and not begun)
-            if is_lost and header.is_synced:
+            is_empty = scan.successor in empty
+            is_lost = is_empty or (scan.successor != NO_SUCCESSOR and not begun)
+            is_synced = scan.is_end_synced or (is_empty and headers[empty[scan.successor]].is_synced)
+            opened.is_cut_off = is_lost and not is_synced
+            if is_lost:
+                lost = empty.pop(scan.successor, scan.successor) if is_synced else scan.successor
+                self._report(lost, "its records are missing", is_certain=is_synced)
+            if is_lost and is_synced:
                 self._unreadable.append(scan.successor)
-                self._report(empty.pop(scan.successor, scan.successor), "its records are missing")
-            elif is_lost:  # without syncs a crash may have lost it
-                opened.is_torn = opened.file.is_open_ended = True
             write_end = header.write_first if write_end is None else min(write_end, header.write_first)
             begun.append(opened)
+        self._judge_torn_again(begun, durable_write)
         begun.reverse()
         content = JournalContent(write_next=durable_write)
         content.has_gaps = bool(strays or self._unreadable) or any(one.file.fate is FileFate.KEEP for one in begun)
         newest = begun[-1].file.own_number if begun else -1
-        if any(number > newest for number in self._unreadable):
+        # No file of this journal has a number that no other one could follow: it would seem to be missing indefinitely.
+        if any(newest < number < NUMBERS_END for number in self._unreadable):
             content.damaged_write = EVERY_WRITE
         self._fill(content, begun)
-        numbers = [*self.numbers(), *(header.number for header in headers.values())]
+        if content.damaged_write >= content.write_next:
+            # What is missing may have had more writes, and may be put back: none of them is taken for one of these.
+            content.write_next += WRITES_SKIPPED
         return OpenedFiles(
             begun=begun,
             unused=[*self._headless, *empty.values()],
             content=content,
             number_highest=max((number for number in numbers if number < NUMBERS_END), default=-1),
         )
+
+    def _judge_torn_again(self, begun: list[OpenedFile], durable_write: int) -> None:
+        """Judge again what seemed to be torn, where an older file says that it was synced: the end of a file does so of
+        the first write behind it. `begun`: the newest first."""
+        for row, torn in enumerate(begun):
+            if torn.is_torn and torn.durable_write < durable_write:
+                number = torn.file.number
+                write_end = min((newer.write_first for newer in begun[:row]), default=None)
+                with self._opened(number) as held:
+                    scan = self._scan(held, number, file_header(held.read, number))
+                    opened = self._judge(held, number, scan, durable_write=durable_write, write_end=write_end)
+                opened.is_cut_off = torn.is_cut_off
+                begun[row] = opened
 
     def _headers(self) -> dict[int, FileHeader]:
         """The headers by the numbers that the files are called by, in the order of their own numbers.
@@ -155,14 +216,13 @@ class JournalFiles:
         headers: dict[int, FileHeader] = {}
         for number in self.numbers():
             with self._opened(number) as held:
-                header = file_header(held.read)
-                content = held.read(RECORDS_FIRST + 1, 0)
+                header = file_header(held.read, number)
                 if header is not None and header.format != FORMAT:
                     reason = f"has format {header.format}, this program knows {FORMAT}: use the version that wrote it"
                     raise StoreMisconfigured(f"{self.path(number)} {reason}")
                 if header is not None:
                     headers[number] = header
-                elif held.stretches or len(content) > RECORDS_FIRST or any(content):
+                elif _has_content(held):
                     self._unreadable.append(number)
                     self._report(number, "nothing of it is readable")
                 else:  # a crash has kept it from getting its header, which is synced before there is more
@@ -174,10 +234,10 @@ class JournalFiles:
                 self._report(number, f"it is a copy of {self.path(original)}, and nothing in it counts")
         return {number: headers[number] for number in originals.values()}
 
-    def _scan(self, held: ReadableBytes, number: int, header: FileHeader) -> FileScan:
-        scan = scan_file(_reading_ahead(held.read))
+    def _scan(self, held: ReadableBytes, number: int, header: FileHeader | None) -> FileScan:
+        scan = scan_file(_reading_ahead(held.read), number)
         # For a reader beside the broker: its next use would look like damage.
-        if scan is None or not header == scan.header == file_header(held.read):
+        if scan is None or not header == scan.header == file_header(held.read, number):
             raise FileNotFoundError(errno.ENOENT, "it was used again meanwhile", self.path(number))
         return scan
 
@@ -190,10 +250,9 @@ class JournalFiles:
         if is_end_unreadable or (held.stretches and judged.is_torn):
             damaged_write = EVERY_WRITE  # a crash leaves no sector that cannot be read
         unreadable = [f"bytes {first} to {end} cannot be read: {reason}" for first, end, reason in held.stretches]
-        for detail in (*judged.damages, *unreadable):
-            self._report(number, detail)
+        damages = [(detail, True) for detail in (*judged.damages, *unreadable)]
         if judged.is_torn:
-            self._report(number, f"its last write is not whole: it ends at byte {judged.end}", is_certain=False)
+            damages.append((f"its last write is not whole: it ends at byte {judged.end}", False))
         is_open_ended = scan.ending is None or judged.is_torn
         fate = FileFate.REMOVE if is_open_ended else FileFate.REUSE
         file = JournalFile(
@@ -212,8 +271,11 @@ class JournalFiles:
             file=file,
             write_first=scan.header.write_first,
             unsynced_first=next(unsynced, judged.end),
+            ending=range(0) if is_open_ended else range(scan.end - RECORD_HEADER_BYTES, scan.end),
             is_torn=judged.is_torn,
             damaged_write=damaged_write,
+            durable_write=durable_write,
+            damages=damages,
         )
         for scanned in judged.records:
             match scanned.record.kind:
@@ -231,6 +293,10 @@ class JournalFiles:
         """Add what counts."""
         is_torn = False
         for opened in begun:
+            for detail, is_certain in opened.damages:
+                self._report(opened.file.number, detail, is_certain=is_certain)
+            if opened.is_cut_off:
+                opened.is_torn = opened.file.is_open_ended = True
             if is_torn:
                 opened.leave_out()
                 self._report(opened.file.number, "it is left out, as an earlier file is not whole", is_certain=False)
@@ -274,6 +340,12 @@ def _reading_ahead(read: Read) -> Read:
         return block[position - first : position - first + byte_count]
 
     return read_headers
+
+
+def _has_content(held: ReadableBytes) -> bool:
+    """Whether a file without a readable header may have had one."""
+    content = held.read(RECORDS_FIRST + 1, 0)
+    return len(content) > RECORDS_FIRST or any(content) or bool(held.stretches)
 
 
 def _number(entry: os.DirEntry[str]) -> int:

@@ -83,7 +83,7 @@ class RecordReader:
 
     def check_nonce(self, descriptor: int, file: JournalFile) -> None:
         """Raise `FileNotFoundError` where the file is another one by now: it was used again, or renamed."""
-        header = file_header(self._files.readable(descriptor).read)
+        header = file_header(self._files.readable(descriptor).read, file.number)
         if header is not None and header.nonce != file.nonce:
             path = self._path(file.number)
             raise FileNotFoundError(errno.ENOENT, "its file has the name of another one", path)

@@ -168,6 +168,11 @@ class JournalContent:
     has_gaps: bool = False
     """Whether an object that was not found may be there, unreadable."""
 
+    @property
+    def has_records(self) -> bool:
+        """Whether there is a record, or was one."""
+        return bool(self.states or self.entries or self.objects) or self.damaged_write > NO_WRITE
+
 
 def location_of(scanned: LocatedRecord, file: JournalFile) -> RecordLocation:
     record = scanned.record

@@ -31,6 +31,9 @@ Read = Callable[[int, int], bytes]
 """Up to so many bytes, from a position of the file; fewer at its end."""
 
 NO_WRITE: Final = -1
+WRITES_SKIPPED: Final = 1 << 32
+"""A journal whose newest writes may be missing goes on so many above those that are known. Should they come back, no
+write has the number of another one."""
 SEARCH_BYTES: Final = 1 << 20
 """How much is read at once to find the next record; a multiple of a record's alignment."""
 
@@ -64,8 +67,8 @@ class FileScan:
     """The result of a scan of a file whose header is readable."""
 
     header: FileHeader
-    is_header_damaged: bool
-    """Whether one of its two copies is unreadable: both were synced before the file got its name."""
+    header_damage: str
+    """The damage of one of its two copies, for people, as both were synced before the file got its name; or empty."""
     records: Sequence[LocatedRecord]
     """All records before the end of the file, in their order."""
     holes: Sequence[Hole]
@@ -82,14 +85,24 @@ class FileScan:
         return not (self.records or self.holes or self.ending or self.has_tail)
 
     @property
-    def durable_write(self) -> int:
-        """Every write before this one was synced, as far as this file says."""
+    def synced_end(self) -> int:
+        """Every write before this one was synced, in this file or an earlier one, as far as this file says."""
         if not self.header.is_synced:
             return 0
         newest = self.records[-1].record.write if self.records else self.header.write_first
-        if self.ending is None:
-            return newest
-        return max(newest, self.ending.write + (self.successor != NO_SUCCESSOR))
+        return newest if self.ending is None else max(newest, self.ending.write)
+
+    @property
+    def durable_write(self) -> int:
+        """Every write before this one was synced, in whichever file, as far as this file says."""
+        if self.ending is None or not self.header.is_synced:
+            return self.synced_end
+        return max(self.synced_end, self.ending.write + (self.successor != NO_SUCCESSOR))
+
+    @property
+    def is_end_synced(self) -> bool:
+        """Whether the first write of the file behind was synced before the end of this one named that file."""
+        return self.ending is not None and (self.header.is_synced or self.ending.index > 0)
 
     @property
     def successor(self) -> int:
@@ -115,17 +128,25 @@ class JudgedFile:
     """Records before this write, or of it, may be missing because of damage; NO_WRITE without any."""
 
 
-def file_header(read: Read) -> FileHeader | None:
-    """The header of a file; None where it has none, or both of its copies are unreadable."""
-    return next(filter(None, _header_copies(read)), None)
+def file_header(read: Read, number: int) -> FileHeader | None:
+    """The header of the file that is called by `number`; None where it has none, or both copies are unreadable.
+
+    Where they differ, the file was begun again: of the new header, whose number is higher, a crash may have kept one
+    copy from being written, and the file had its old name then. Or it has its new name, and the disk has lost a copy.
+    """
+    copies = filter(None, _header_copies(read))
+    return max(copies, key=lambda copy: (copy.number == number, copy.number), default=None)
 
 
-def scan_file(read: Read) -> FileScan | None:
-    """All records of a file; None where it has no readable header."""
-    copies = _header_copies(read)
-    header = next(filter(None, copies), None)
+def scan_file(read: Read, number: int) -> FileScan | None:
+    """All records of the file that is called by `number`; None where it has no readable header."""
+    header = file_header(read, number)
     if header is None:
         return None
+    copies = _header_copies(read)
+    header_damage = "a copy of its header is unreadable" if None in copies else ""
+    if any(copy is not None and copy != header and copy.number <= header.number for copy in copies):
+        header_damage = "a copy of its header is that of an earlier file"
     records: list[LocatedRecord] = []
     holes: list[Hole] = []
     position, ending = RECORDS_FIRST, None
@@ -143,7 +164,7 @@ def scan_file(read: Read) -> FileScan | None:
             write_before = scanned.record.write
     return FileScan(
         header=header,
-        is_header_damaged=None in copies,
+        header_damage=header_damage,
         records=records,
         holes=holes,
         end=position,
@@ -184,8 +205,13 @@ def judge(
     lost_end = durable_write if write_end is None else min(durable_write, write_end)
     if write_next >= lost_end:
         ends = [end for end in (write_end, scan.ending.write if scan.ending else None) if end is not None]
-        is_cut |= write_next < min(ends) if ends else scan.has_tail
+        # Where the journal has skipped writes, none is missing that counts.
+        is_cut |= write_next < min(ends) < write_next + WRITES_SKIPPED // 2 if ends else scan.has_tail
     damages, damaged_write = _damages(scan, write_next=write_next, lost_end=lost_end)
+    if write_end is not None and scan.synced_end > write_end:
+        # Only a write that failed gets its number again, and nothing follows it in its file.
+        damages.append(f"its writes from {write_end} on are in a file behind it, too, which does not follow it")
+        damaged_write = scan.synced_end + WRITES_SKIPPED
     return JudgedFile(
         records=records, end=end, write_end=write_next, is_torn=is_cut, damages=damages, damaged_write=damaged_write
     )
@@ -195,14 +221,17 @@ def _header_copies(read: Read) -> list[FileHeader | None]:
     return [read_file_header(read(FILE_HEADER_BYTES, position)) for position in FILE_HEADER_POSITIONS]
 
 
-def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[Sequence[str], int]:
+def _damages(scan: FileScan, *, write_next: int, lost_end: int) -> tuple[list[str], int]:
     """The unreadable parts of writes before `lost_end`, for people, and the newest write that they may concern."""
     holes = [hole for hole in scan.holes if hole.write_before + 1 < lost_end]
     damages = [f"bytes {hole.first} to {hole.end} hold no readable record" for hole in holes]
     damaged_write = max((hole.write_behind for hole in holes), default=NO_WRITE)
-    if scan.is_header_damaged:
-        damages.append("a copy of its header is unreadable")
-    if scan.ending is None and write_next < lost_end:
+    if scan.header_damage:
+        damages.append(scan.header_damage)
+    # A write whose last record is there lacks nothing behind it.
+    is_tail_there = bool(scan.records) and scan.records[-1].record.is_last_of_write
+    tail_write = scan.records[-1].record.write + 1 if is_tail_there else write_next
+    if scan.ending is None and tail_write < lost_end:
         damages.append(f"from byte {scan.end} on it holds no readable record")
         damaged_write = lost_end
     return damages, damaged_write

@@ -214,8 +214,13 @@ class JournalStore:
             return self._journal.records.read(key, location, byte_first, byte_count)
 
     def _mark_dead(self, doomed: Sequence[tuple[str, RecordLocation]]) -> None:
-        with errors_of(doomed[0][0]):
-            self._journal.mark_dead([location for _, location in doomed])
+        key, location = doomed[0]  # of the same file as the others
+        with errors_of(key):
+            try:
+                self._journal.mark_dead([location for _, location in doomed])
+            except FileNotFoundError as error:  # somebody has removed it, or put another one in its place
+                path = self._journal.path(location.file.number)
+                self._opened.on_damage(StoreDamage(file=path, detail=f"it is gone, with what it held: {error}"))
         self._journal.take_back_unneeded()
 
 

@@ -46,9 +46,11 @@ def encode_write(
     return parts, locations
 
 
-def encode_end(nonce: bytes, write_next: int, *, successor: int = NO_SUCCESSOR) -> bytes:
-    """The record that ends a file behind the write before `write_next`. `successor`: the number of the file behind."""
-    return encode_record_header(_record(NewRecord(RecordKind.END, [], stamp=successor), write_next, 0, 1), nonce)
+def encode_end(nonce: bytes, write_next: int, *, is_synced: bool, successor: int = NO_SUCCESSOR) -> bytes:
+    """The record that ends a file behind the write before `write_next`. `successor`: the number of the file behind.
+    `is_synced`: whether that file's first write was synced before, and everything else."""
+    end = _record(NewRecord(RecordKind.END, [], stamp=successor), write_next, int(is_synced), 1)
+    return encode_record_header(end, nonce)
 
 
 def _record(new: NewRecord, write: int, index: int, count: int) -> JournalRecord:

@@ -27,12 +27,12 @@ def test_records_of_before_are_read_and_further_ones_follow_them(penstock: Penst
     produce(before, "t", values(0, 50))
     assert before.process.stop() == 0
 
-    killed = penstock(data=data, options=OPTIONS, has_journal=True)
+    killed = penstock(data=data, options=OPTIONS)
     assert consume(killed, "t", 50) == values(0, 50)
     produce(killed, "t", values(50, 80))
     killed.process.kill()
 
-    after = penstock(data=data, options=OPTIONS, has_journal=True)
+    after = penstock(data=data, options=OPTIONS)
     produce(after, "t", values(80, 90))
     assert consume(after, "t", 90) == values(0, 90)
     assert after.process.stop() == 0
@@ -43,7 +43,7 @@ def test_records_of_before_are_read_and_further_ones_follow_them(penstock: Penst
 
 def test_a_damaged_ledger_is_recovered_in_its_journal(penstock: PenstockFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    broker = penstock(data=data, options=OPTIONS, has_journal=True)
+    broker = penstock(data=data, options=OPTIONS)
     produce(broker, "t", values(0, 5))
     snapshots = data / "store" / "ledger" / "snapshots"
     broker.process.wait_until(lambda: snapshots.is_dir() and any(snapshots.iterdir()), "a snapshot with the topic")
@@ -51,11 +51,11 @@ def test_a_damaged_ledger_is_recovered_in_its_journal(penstock: PenstockFactory,
     broker.process.kill()
     damage_an_entry(data / "journal")
     with pytest.raises(ProcessFailed, match="the journal is damaged"):
-        penstock(data=data, options=OPTIONS, has_journal=True)
-    places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+        penstock(data=data, options=OPTIONS)
+    places = ("--data-dir", str(data))
     with Process([PENSTOCK, "recover", "--force", *places], tmp_path, name="recover") as process:
         assert process.wait_ended(seconds_max=60) == 0, process.stdout
-    recovered = penstock(data=data, options=OPTIONS, has_journal=True)
+    recovered = penstock(data=data, options=OPTIONS)
     assert consume(recovered, "t", 20) == values(0, 20)
     produce(recovered, "t", values(20, 25))
     assert consume(recovered, "t", 25) == values(0, 25)
@@ -71,7 +71,7 @@ def damage_an_entry(folder: Path) -> None:
 
 def test_tools_read_a_journal_beside_its_broker(penstock: PenstockFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    broker = penstock(data=data, options=OPTIONS, has_journal=True)
+    broker = penstock(data=data, options=OPTIONS)
     produce(broker, "t", values(0, 20))
 
     def run(*command: str, code: int = 0) -> str:
@@ -83,7 +83,7 @@ def test_tools_read_a_journal_beside_its_broker(penstock: PenstockFactory, tmp_p
     assert json.loads(run("inspect", "state", *in_folder))["topics"] >= 1
     objects = json.loads(run("inspect", "objects", *in_folder))["objects"]
     assert json.loads(run("inspect", "object", objects[0]["key"], *in_folder))["file"] == objects[0]["key"]
-    places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+    places = ("--data-dir", str(data))
     checked = run("doctor", *places, "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0")
     assert "ledger and bucket name each other" in checked
     assert f"process {broker.process.pid} has the ledger" in run("recover", "--force", *places, code=1)
@@ -92,11 +92,11 @@ def test_tools_read_a_journal_beside_its_broker(penstock: PenstockFactory, tmp_p
 
 def test_an_audit_reads_a_journal_whose_broker_is_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    broker = penstock(data=data, options=OPTIONS, has_journal=True)
+    broker = penstock(data=data, options=OPTIONS)
     produce(broker, "t", values(0, 20))
     assert broker.process.stop() == 0
     before = {path.name: path.read_bytes() for path in (data / "journal").iterdir()}
-    places = ("--ledger", f"journal://{data}/journal", "--store", f"file://{data}/store")
+    places = ("--data-dir", str(data))
     with Process([PENSTOCK, "audit", *places], tmp_path, name="audit") as process:
         assert process.wait_ended() == 0, process.stdout
     assert {path.name: path.read_bytes() for path in (data / "journal").iterdir()} == before

@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from agent.broker import Broker
@@ -17,10 +16,7 @@ from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bu
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.full_disk import FullDiskStore
 from agent.bucket.permissions import check_access
-from agent.config.addresses import HostPort, ListenerAddress
-from agent.config.authorizer_settings import AuthorizerSettings
 from agent.config.listener_security import RELAY_LISTENER
-from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
@@ -31,10 +27,14 @@ from agent.runtime.supervisor import Supervisor
 from agent.server.relay.relays import Relays
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
-from coordinator.ledger.port import LedgerCorrupt, LedgerError, OutcomeUnknown
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, OutcomeUnknown
 from protocol.types import Milliseconds
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.decorators.routed import RoutedStore
 from storage.object_store import ObjectStore, StoreMisconfigured
+from storage.refs import INTAKE_PREFIX
+from tests.simulation.cluster.agent_settings import PORT, RELAY_PORT, settings_of
+from tests.simulation.cluster.embedded import Machine, Reference, TornDisk
 from tests.simulation.cluster.ledger import LedgerServer, SimulatedLedger
 from tests.simulation.cluster.links import Link
 from tests.simulation.cluster.store import SimulatedBucket, SimulatedStore
@@ -42,9 +42,8 @@ from tests.simulation.faults.disturbances import Spells
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.history import History
 from tests.simulation.loop import NODE, SimulatedLoop
-from tests.simulation.plan import GroupKind, Plan
+from tests.simulation.plan import Plan
 
-PORT, RELAY_PORT = 9092, 9095
 ONE_ADDRESS = "one-address"
 """The host that all agents advertise to clients in some worlds."""
 LEDGER_TIMEOUT_SECONDS = 5.0
@@ -53,11 +52,6 @@ PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
 COMMITS_SECONDS_MAX = DRAIN_SECONDS_MAX / 8
 """How long others wait for what a stopping agent took: `Broker.redirect_clients`."""
-RETENTION_CHECK_MS = 2_000
-GROUP_SESSION_MS_MIN = 1_000
-TAIL_INTERVAL_MS = 4_000
-TRANSACTION_CHECK_MS = 1_000
-EXPIRY_CHECK_MS = 1_000
 
 
 class ServerEnd(Protocol):
@@ -150,6 +144,8 @@ class AgentInWorld:
         self.store_link = self._link("store", around.plan.store_delay_s, STORE_TIMEOUT_SECONDS)
         self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
         self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
+        self.machine = self._new_machine() if around.plan.is_embedded else None
+        """Of an embedded broker."""
         self.is_cut_from_clients = self.is_cut_from_agents = False
         self.disturbed = Spells(around.loop.time)
         """While any fault has to do with it."""
@@ -185,10 +181,23 @@ class AgentInWorld:
     def ended(self, life: "Life") -> None:
         """A life is over, for whatever reason."""
         life.die()
+        if self.machine is not None:
+            self.machine.end_process()
         if self.life is life:
             self.life = None
         if life in self.left_behind:
             self.left_behind.remove(life)
+
+    @property
+    def disk(self) -> TornDisk:
+        """The disk of an embedded broker."""
+        assert self.machine is not None, "others have a bucket"
+        return self.machine.disk
+
+    def _new_machine(self) -> Machine:
+        around = self._around
+        reference = Reference(server=around.ledger, bucket=around.bucket, history=around.history)
+        return Machine(reference=reference, chance=around.chance, who=f"{self.name}/store", now_ms=around.wall_ms)
 
     @property
     def broker(self) -> Broker | None:
@@ -257,6 +266,12 @@ class Life:
         """End it when so many more of its callbacks have run; -1 for not at all."""
         self._callbacks_left = callbacks
 
+    def lose_power(self) -> None:
+        """End it, with the disk as a loss of power leaves it."""
+        self._around.history.note(self.agent.name, "loses its power")
+        self.agent.disk.has_power = False
+        self.agent.ended(self)
+
     def pause(self) -> None:
         self.is_paused = True
 
@@ -324,11 +339,23 @@ class Life:
             policy=RetryPolicy(deadline_s=PUTS_GIVEN_UP_AFTER_SECONDS),
             ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
         )
-        ledger = agent.ledger
-        ledger.reopen()
         new_bucket_id = ids.new_cluster_id()
+        if agent.machine is not None:
+            opened, journal_ledger, intake = await agent.machine.open(ids.new_uuid)
+            await self._serve(journal_ledger, RoutedStore(INTAKE_PREFIX, intake, store), new_bucket_id)
+            await intake.close()
+            await journal_ledger.close()
+            await opened.close()
+            return
+        agent.ledger.reopen()
         if around.plan.is_store_tried:
-            await self._try_store(store, ledger, clock, ids)
+            await self._try_store(store, agent.ledger, clock, ids)
+        await self._serve(agent.ledger, store, new_bucket_id)
+
+    async def _serve(self, ledger: Ledger, store: ObjectStore, new_bucket_id: str) -> None:
+        """As `agent.components` does, on a ledger and a bucket that are open."""
+        around, agent = self._around, self.agent
+        clock, ids = agent.clock, SeededIds(around.chance)
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load_state(ledger, store, self._rules_known), clock)
@@ -417,59 +444,6 @@ class Life:
         self.broker = None
         for end in self.ends:
             end.close()
-
-
-def store_url_of(plan: Plan) -> str:
-    """The bucket's URL, as every agent is told it."""
-    return "memory:" if plan.is_store_cheap else "s3://bucket/prefix"
-
-
-def settings_of(name: str, plan: Plan) -> Settings:
-    """The settings of an agent in the world."""
-    listeners = [ListenerAddress(name="PLAINTEXT", host=name, port=PORT)]
-    if plan.has_one_address:
-        listeners.append(ListenerAddress(name=RELAY_LISTENER, host=name, port=RELAY_PORT))
-    return Settings(
-        listeners=tuple(listeners),
-        advertised=tuple(listeners),
-        http=HostPort(host=name, port=0),
-        ledger_url="memory:",
-        store_url=store_url_of(plan),
-        data_dir=Path(),
-        name=name,
-        is_taking_over_name=plan.is_taking_over_name,
-        flush_interval_ms=plan.flush_interval_ms,
-        tail_interval_ms=TAIL_INTERVAL_MS,
-        archive_interval_s=plan.archive_interval_s,
-        gc_min_age_s=plan.gc_min_age_s,
-        read_cache_bytes=plan.read_cache_bytes,
-        snapshot_entries=plan.snapshot_entries,
-        broker_configs=_broker_configs(plan),
-        authorizer=AuthorizerSettings(is_enabled=plan.has_authorizer, is_allowed_without_acls=True),
-    )
-
-
-def _broker_configs(plan: Plan) -> dict[str, str]:
-    configs: dict[str, str] = {}
-    if plan.is_log_trimmed:
-        configs["log.retention.check.interval.ms"] = str(RETENTION_CHECK_MS)
-    if plan.groups:
-        configs["group.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
-        configs["group.initial.rebalance.delay.ms"] = str(plan.first_rebalance_delay_ms)
-        configs["group.consumer.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
-        configs["group.consumer.min.heartbeat.interval.ms"] = "1"
-    if plan.transactions is not None:
-        configs["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = str(TRANSACTION_CHECK_MS)
-        if plan.transactions.producer_expiration_ms:
-            configs["producer.id.expiration.ms"] = str(plan.transactions.producer_expiration_ms)
-        if plan.transactions.expiration_ms:
-            configs["transactional.id.expiration.ms"] = str(plan.transactions.expiration_ms)
-            configs["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(EXPIRY_CHECK_MS)
-    for group in plan.groups:
-        if group.kind in {GroupKind.CONSUMER, GroupKind.MIXED}:
-            configs["group.consumer.session.timeout.ms"] = str(group.session_ms)
-            configs["group.consumer.heartbeat.interval.ms"] = str(int(group.heartbeat_s * 1000))
-    return configs
 
 
 def _holds(error: BaseException, kind: type[BaseException]) -> bool:

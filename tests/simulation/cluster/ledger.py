@@ -61,8 +61,17 @@ class Seen:
 class LedgerServer(MemoryLedgerCore):
     """Holds the log and the leases, and tells the truth of each append."""
 
-    def __init__(self, *, loop: asyncio.AbstractEventLoop, history: History, outside: Context) -> None:
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        history: History,
+        outside: Context,
+        lease_s: float = LEDGER_SESSION_SECONDS,
+    ) -> None:
+        """`lease_s`: how long a session lives that nobody keeps; of an embedded broker it ends with the process."""
         super().__init__(cluster_id="simulated")
+        self._lease_s = lease_s
         self._loop = loop
         self._history = history
         self._outside = outside
@@ -189,9 +198,7 @@ class LedgerServer(MemoryLedgerCore):
         lease = self._leases.get(session)
         if lease is not None:
             lease.cancel()
-        self._leases[session] = self._loop.call_later(
-            LEDGER_SESSION_SECONDS, self.expire, session, context=self._outside
-        )
+        self._leases[session] = self._loop.call_later(self._lease_s, self.expire, session, context=self._outside)
 
 
 def _is_same(one: LedgerIdentity, other: LedgerIdentity) -> bool:

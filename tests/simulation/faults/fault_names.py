@@ -43,6 +43,10 @@ class FaultName(StrEnum):
     """Another process starts under an agent's name, sure that it alone has it, while the one before goes on."""
     AGENTS_CUT = "agents cut"
     """One agent and the others, between which requests of groups are relayed; silent."""
+    POWER_CUT = "power cut"
+    """Of the machine of an embedded broker, at once or within a write: what was not synced is torn."""
+    DISK_FAILING = "disk failing"
+    """Some operations on the files of a journal fail, or there is no room for a while."""
 
 
 FIRST_FAULTS: Final = tuple(FaultName)[:10]

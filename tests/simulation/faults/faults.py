@@ -3,6 +3,7 @@
 Rule: every fault has an end. Which kinds there are, and how often, says the plan; when and whom, the seed.
 """
 
+import errno
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -16,6 +17,9 @@ from tests.simulation.faults.hard_faults import HardFaults
 from tests.simulation.plan import group_ids
 
 CALLBACKS_UNTIL_CRASH_MAX = 400
+OPERATIONS_UNTIL_CUT_MAX = 25
+DISK_OPERATIONS = ("create", "rename", "allocate", "write_at", "sync_data", "sync_directory", "truncate", "unlink")
+"""Of which some may fail; those of reading do not."""
 DOWN_SECONDS_MAX = 15.0
 PAUSE_SECONDS_MAX = 30.0
 CUT_SECONDS_MAX = 25.0
@@ -71,6 +75,8 @@ class Faults:
             FaultName.STORE_DAMAGED: self._hard.damage,
             FaultName.NAMESAKE: self._start_namesake,
             FaultName.AGENTS_CUT: self._cut_agents,
+            FaultName.POWER_CUT: self._cut_power,
+            FaultName.DISK_FAILING: self._fail_disk,
         }
 
     async def run(self, name: FaultName) -> None:
@@ -104,6 +110,8 @@ class Faults:
             if agent.life is not None:
                 agent.life.crash_after(-1)
                 agent.life.resume()
+            if self._around.plan.is_embedded:
+                agent.disk.heal()
             agent.start()
 
     def _victim(self) -> AgentInWorld:
@@ -130,6 +138,26 @@ class Faults:
                 agent.life.crash_after(int(self._chance.random() * CALLBACKS_UNTIL_CRASH_MAX))
         await self._clock.sleep(self._chance.random() * DOWN_SECONDS_MAX)
         agent.start()
+
+    async def _cut_power(self, agent: AgentInWorld) -> None:
+        disk = agent.disk
+        if agent.life is not None and self._chance.random() < 0.3:
+            agent.life.lose_power()
+        else:
+            disk.operations_left = int(self._chance.random() * OPERATIONS_UNTIL_CUT_MAX)
+        await self._clock.sleep(self._chance.random() * DOWN_SECONDS_MAX)
+        agent.start()
+
+    async def _fail_disk(self, agent: AgentInWorld) -> None:
+        disk = agent.disk
+        if self._chance.random() < 0.5:
+            disk.is_full = True
+            await self._clock.sleep(self._chance.random() * DOWN_SECONDS_MAX)
+            disk.is_full = False
+        elif agent.broker is not None:  # a start whose disk fails ends
+            disk.drops_pages = self._chance.random() < 0.5
+            code = self._chance.choice((errno.EIO, errno.ENOSPC))
+            disk.fail(self._chance.choice(DISK_OPERATIONS), code, times=self._chance.choice((1, 1, 3)))
 
     async def _restart(self, agent: AgentInWorld) -> None:
         if agent.life is not None:

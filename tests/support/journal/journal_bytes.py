@@ -44,8 +44,8 @@ def records_of(number: int, *records: Part, nonce: bytes = NONCE) -> Sequence[by
     return [content[location.record_first - file.end : location.end - file.end] for location in locations]
 
 
-def an_end(write_next: int, *, nonce: bytes = NONCE, successor: int = -1) -> bytes:
-    return encode_end(nonce, write_next, successor=successor)
+def an_end(write_next: int, *, nonce: bytes = NONCE, successor: int = -1, is_synced: bool = True) -> bytes:
+    return encode_end(nonce, write_next, successor=successor, is_synced=is_synced)
 
 
 def flipped(content: bytes, bit: int) -> bytes:

@@ -14,7 +14,8 @@ def contents_of(folder: Path) -> dict[str, bytes]:
 
 
 def restore(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Let the folder have these contents, and nothing else."""
+    """Let the folder have these contents, and nothing else; it is made where it is missing."""
+    folder.mkdir(exist_ok=True)
     for path in files_of(folder):
         path.unlink()
     for name, content in contents.items():

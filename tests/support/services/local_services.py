@@ -142,7 +142,7 @@ class PenstockFactory:
         listen: str = "127.0.0.1:0",
         program: Sequence[str | Path] = (PENSTOCK,),
         start_seconds_max: float = START_SECONDS_MAX,
-        has_journal: bool | None = None,
+        has_journal: bool = True,
     ) -> Penstock:
         """Starts one broker and returns when it serves.
 
@@ -150,15 +150,15 @@ class PenstockFactory:
         `--set`. `options`: other options by their names, for example `{"gc-min-age-s": "1"}`. `store`: the URL of an
         object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`. `program`: one
         of `tests/support/modified_agents` instead of `penstock`. Raises `ProcessFailed` where it does not serve within
-        `start_seconds_max`. `has_journal`: ledger and intake are in a journal, `journal/` in the folder, or in SQLite
-        and in packs; None for what `penstock run` chooses.
+        `start_seconds_max`. `has_journal`: false keeps the ledger in SQLite and the intake in packs, as
+        versions did that knew no journal.
         """
         self.count += 1
         data = data or self.folder / f"data-{self.count}"
         embedded: list[str | Path] = ["run", "--data-dir", data]
-        if has_journal is not None:
-            ledger = f"journal://{data}/journal" if has_journal else f"sqlite://{data}/ledger.sqlite"
-            embedded = ["agent", "--name", "broker", "--ledger", ledger, "--store", f"file://{data}/store"]
+        if not has_journal:
+            places = ["--ledger", f"sqlite://{data}/ledger.sqlite", "--store", f"file://{data}/store"]
+            embedded = ["agent", "--name", "penstock", *places]
         command: list[str | Path] = [*program, *embedded, "--listen", listen, "--http", "127.0.0.1:0"]
         if store is not None:
             command += ["--store", store]

@@ -18,7 +18,7 @@ from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import JointLedger, LedgerEntry, LedgerFull, LedgerUnsupported
 from storage.embedded.local_files import Files
-from storage.object_store import ObjectStore, ObjectToPut
+from storage.object_store import ObjectStore, ObjectToPut, StoreMisconfigured
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.journal.journal_files import files_of
 
@@ -88,6 +88,20 @@ class TestPacks:
         async with opened_store(settings(tmp_path, f"journal://{tmp_path}/journal")) as store:
             assert [meta async for meta in store.list("intake/")] == []
         assert (packs / name).exists()
+
+    @pytest.mark.parametrize("is_writer", [True, False])
+    async def test_a_link_to_a_folder_that_is_away_is_not_no_folder(self, tmp_path: Path, is_writer: bool) -> None:
+        leave_a_link(tmp_path / "store")
+        places = settings(tmp_path, f"journal://{tmp_path}/journal")
+        with pytest.raises(StoreMisconfigured, match="is no folder: the records that wait for the archive lie in it"):
+            async with opened_store(places, is_writer=is_writer):
+                pass
+
+
+def leave_a_link(store: Path) -> None:
+    store.mkdir()
+    (store / ".packs").symlink_to("gone")
+    (store.parent / "journal").mkdir()
 
 
 async def test_another_ledger_has_no_journal(tmp_path: Path) -> None:

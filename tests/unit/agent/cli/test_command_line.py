@@ -97,7 +97,7 @@ def test_a_bad_bootstrap_address_is_named_with_its_option() -> None:
 
 
 def test_a_folder_without_a_ledger_is_named() -> None:
-    assert "there is no /nowhere/ledger.sqlite" in str(failure("inspect", "state", "--data-dir", "/nowhere"))
+    assert "there is no ledger in /nowhere" in str(failure("inspect", "state", "--data-dir", "/nowhere"))
 
 
 def test_a_failure_is_one_line_on_stderr_and_an_exit_code() -> None:

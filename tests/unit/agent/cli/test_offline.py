@@ -7,12 +7,14 @@ import pytest
 
 from agent.cli.failure import CommandFailed
 from agent.cli.offline import read_ledger, read_object, read_state
+from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_marker import write_marker
 from tests.support.agent.ledger_parts import running_parts
 from tests.support.commands.commands import create
-from tests.support.journal.journal_bytes import flipped
-from tests.support.journal.journal_files import contents_of, files_of
+from tests.support.journal.journal_bytes import flipped, header
+from tests.support.journal.journal_files import contents_of, files_of, restore
 from tests.support.journal.journal_ledgers import embedded_journal
+from tests.support.ledger.operations import append_singly
 from tests.support.packs.pack_files import plant_object
 
 
@@ -38,7 +40,7 @@ async def test_a_damaged_ledger_is_named(tmp_path: Path) -> None:
 
 async def test_a_folder_without_a_ledger(tmp_path: Path) -> None:
     for _ in range(2):
-        with pytest.raises(CommandFailed, match=r"there is no .*ledger\.sqlite"):
+        with pytest.raises(CommandFailed, match=f"there is no ledger in {tmp_path}"):
             await read_ledger(tmp_path)
         (tmp_path / "journal").mkdir(exist_ok=True)
 
@@ -47,6 +49,15 @@ async def test_a_journal_that_is_gone_is_named(tmp_path: Path) -> None:
     write_marker(tmp_path / "ledger.sqlite", "c")
     with pytest.raises(CommandFailed, match=rf"{tmp_path}/journal has the ledger, and does not exist"):
         await read_ledger(tmp_path)
+
+
+async def test_a_journal_that_was_never_written_hides_no_ledger_in_sqlite(tmp_path: Path) -> None:
+    """A takeover that was cut off has left the header of its file."""
+    restore(tmp_path / "journal", {f"{3 << 32:016x}.journal": header()})
+    ledger = await SqliteLedger.open(tmp_path / "ledger.sqlite", new_cluster_id="c")
+    await append_singly(ledger, await ledger.open_session("a"), 2)
+    await ledger.close()
+    assert len(await read_ledger(tmp_path)) == 2
 
 
 async def test_an_object_is_read_wherever_it_is(tmp_path: Path) -> None:

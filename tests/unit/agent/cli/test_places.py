@@ -7,7 +7,7 @@ import pytest
 
 from agent.cli.failure import CommandFailed
 from agent.cli.places import PLACE_OPTIONS, is_cluster_named, place_settings
-from agent.config.addresses import SqliteUrl, read_ledger_url
+from agent.config.addresses import JournalUrl, read_ledger_url
 
 LEDGER, STORE = "etcds://127.0.0.1:2379/c", "memory:"
 NOTHING: Mapping[str, object] = dict.fromkeys(PLACE_OPTIONS | {"data-dir"})
@@ -61,7 +61,7 @@ def test_flags_go_before_the_environment_and_that_before_the_file(
 
 def test_a_folder_of_penstock_run_stands_for_both(tmp_path: Path) -> None:
     settings = place_settings({**NOTHING, "data-dir": str(tmp_path)}, None)
-    assert read_ledger_url(settings.ledger_url) == SqliteUrl(path=f"{tmp_path}/ledger.sqlite")
+    assert read_ledger_url(settings.ledger_url) == JournalUrl(path=f"{tmp_path}/journal")
     assert settings.store_url == f"file://{tmp_path}/store"
 
 

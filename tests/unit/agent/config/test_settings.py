@@ -31,7 +31,7 @@ def test_penstock_run_needs_nothing() -> None:
     assert settings.advertised == settings.listeners
     assert settings.http == HostPort(host="127.0.0.1", port=9644)
     assert settings.data_dir == Path.cwd() / "penstock-data"
-    assert settings.ledger_url == f"sqlite://{Path.cwd()}/penstock-data/ledger.sqlite"
+    assert settings.ledger_url == f"journal://{Path.cwd()}/penstock-data/journal"
     assert settings.store_url == f"file://{Path.cwd()}/penstock-data/store"
     assert settings.is_durable
     assert settings.flush_interval_ms == 5
@@ -78,8 +78,22 @@ def test_an_agent_may_take_over_its_name() -> None:
 def test_penstock_run_can_have_its_bucket_elsewhere() -> None:
     settings = run(store="s3://lake/kafka")
     assert settings.store_url == "s3://lake/kafka"
-    assert settings.ledger_url.startswith("sqlite:")
+    assert settings.ledger_url == f"sqlite://{Path.cwd()}/penstock-data/ledger.sqlite"
     assert settings.flush_interval_ms == 250
+
+
+def test_the_ledger_is_in_a_journal_beside_its_own_bucket_alone(tmp_path: Path) -> None:
+    data, elsewhere, link = tmp_path / "data", tmp_path / "elsewhere", tmp_path / "link"
+    data.mkdir()
+    link.symlink_to(data)
+    in_journal, in_sqlite = f"journal://{data}/journal", f"sqlite://{data}/ledger.sqlite"
+    for store in (f"{data}/store", f"{data}/store/", f"{data}/./store", f"{link}/store"):
+        assert run(data_dir=str(data), store=f"file://{store}").ledger_url == in_journal
+    for store in (f"file://{elsewhere}", f"file://{data}/another", "memory:"):
+        assert run(data_dir=str(data), store=store).ledger_url == in_sqlite
+    assert run(data_dir=str(link)).ledger_url == f"journal://{link}/journal"
+    (data / "store").symlink_to(elsewhere)  # other readers look for the journal beside what the link names
+    assert run(data_dir=str(data)).ledger_url == in_sqlite
 
 
 @pytest.mark.parametrize("option", ["listen", "http"])

@@ -1,9 +1,11 @@
 """What becomes of a ledger that is not there: an agent makes one, whoever only looks makes nothing."""
 
+import errno
 import os
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,11 @@ from agent.runtime.ids import SystemIds
 from coordinator.ledger import journal_codec
 from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerEntry, LedgerMissing, NewerRules, SessionHeld
 from coordinator.ledger.sqlite import SqliteLedger
+from coordinator.ledger.sqlite_marker import is_marker
+from storage.embedded.journal.format import RECORDS_FIRST
 from storage.embedded.journal.open_journal import is_empty
+from storage.embedded.local_files import Files
+from tests.support.journal.journal_files import contents_of
 
 
 def settings(ledger: str) -> Settings:
@@ -140,6 +146,50 @@ class TestJournal:
         async with opened(places) as ledger:
             assert await ledger.identity() == identity
         assert before_takeover(places) is places
+
+
+class TestGone:
+    """A marker, or the file that was taken over, says that there was a ledger in the journal."""
+
+    @pytest.mark.parametrize("name", ["ledger.sqlite", "ledger.sqlite.upgraded"])
+    @pytest.mark.parametrize("left_bytes", [None, 0, RECORDS_FIRST], ids=["no file", "an empty file", "a header"])
+    async def test_none_is_begun_where_there_was_one(self, tmp_path: Path, name: str, left_bytes: int | None) -> None:
+        places = in_journal(tmp_path)
+        async with opened(places):
+            pass
+        (tmp_path / "ledger.sqlite").rename(tmp_path / name)
+        (file,) = files(tmp_path / "journal")
+        os.truncate(file, left_bytes or 0)
+        if left_bytes is None:
+            file.unlink()
+        before = contents_of(tmp_path / "journal")
+        for _ in range(2):
+            with pytest.raises(LedgerCorrupt, match=r"bring its files back.*penstock recover.*nothing was changed"):
+                async with opened(places):
+                    pass
+        assert contents_of(tmp_path / "journal") == before
+        async with opened(places, is_recovery=True) as ledger:
+            assert (await ledger.head()).appends_count == 0
+            assert contents_of(tmp_path / "journal") == before
+            await ledger.fence()
+
+    async def test_no_marker_is_left_that_is_more_durable_than_the_ledger(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        values = {"ledger": f"journal://{tmp_path}/journal", "store": f"file://{tmp_path}/store", "fsync": False}
+        places = load_settings(CliCommand.AGENT, values, environment={})
+
+        def fail(_: Files, _descriptor: int) -> None:
+            if next(syncs) > 0:  # the first one is that of the header
+                raise OSError(errno.EIO, "Input/output error")
+
+        syncs = count()
+        with monkeypatch.context() as patch:
+            patch.setattr(Files, "sync_data", fail)
+            async with opened(places):
+                assert not (tmp_path / "ledger.sqlite").exists()
+        async with opened(places):
+            assert is_marker(tmp_path / "ledger.sqlite")
 
 
 class TestRecovery:

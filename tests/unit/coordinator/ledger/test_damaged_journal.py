@@ -37,6 +37,13 @@ async def append_singly_large(ledger: Ledger) -> None:
         await ledger.append(session, entry(row, LARGE))
 
 
+def make_a_link_that_dangles(folder: Path) -> None:
+    """With the name of a file, beside one that was never begun."""
+    folder.mkdir()
+    (folder / f"{3 << 32:016x}.journal").symlink_to("gone")
+    (folder / f"{4 << 32:016x}.journal").write_bytes(b"")
+
+
 class TestDamage:
     """Safety rule S20: no damage is believed, and none costs an acknowledged entry without being noticed."""
 
@@ -112,6 +119,16 @@ class TestDamage:
             async with embedded_journal(folder):
                 pass
 
+    @pytest.mark.parametrize("cluster", ["c", None])
+    async def test_what_cannot_be_read_is_no_new_ledger(self, folder: Path, cluster: str | None) -> None:
+        """A link to another disk, which is away."""
+        make_a_link_that_dangles(folder)
+        before = [path.name for path in files_of(folder)]
+        with pytest.raises(LedgerCorrupt, match="nothing of its ledger can be read"):
+            async with embedded_journal(folder, cluster=cluster, is_writer=cluster is not None):
+                pass
+        assert [path.name for path in files_of(folder)] == before
+
 
 class TestRecovery:
     """S9: a damaged ledger is begun again in the same journal, where the intake is."""
@@ -182,3 +199,38 @@ class TestRecovery:
             await append_singly(one.ledger, await one.ledger.open_session("a"), 2)
         async with embedded_journal(folder) as one:
             assert numbers((await one.ledger.load()).records) == [0, 1]
+
+    @pytest.mark.parametrize("is_restarted", [True, False], ids=["restarted", "cut off behind its fence"])
+    async def test_a_file_that_comes_back_takes_nothing_from_the_new_ledger(
+        self, folder: Path, tmp_path: Path, is_restarted: bool
+    ) -> None:
+        async with embedded_journal(folder) as one:
+            session = await one.ledger.open_session("a")
+            for row in range(3):
+                await one.ledger.append_with(session, entry(row, LARGE), [an_intake_object(f"intake/{row}")])
+        away = files_of(folder)[-1]
+        away.rename(tmp_path / "away")
+        identity = LedgerIdentity(cluster_id="c", incarnation=2, bucket_id="b")
+        async with embedded_journal(folder, cluster="new", is_begun_again=True) as one:
+            await one.ledger.fence()
+            if is_restarted:
+                await one.ledger.restart(identity, pointer_at(position_first(2), appends_count=0))
+        if is_restarted:
+            async with embedded_journal(folder) as one:
+                session = await one.ledger.open_session("a")
+                await one.ledger.append_with(session, entry(0), [an_intake_object("intake/new")])
+        (tmp_path / "away").rename(away)
+        if not is_restarted:
+            with pytest.raises(LedgerCorrupt):
+                async with embedded_journal(folder):
+                    pass
+            async with embedded_journal(folder, cluster="new", is_begun_again=True) as one:
+                await one.ledger.fence()
+            return
+        for _ in range(2):
+            async with embedded_journal(folder) as one:
+                assert await one.ledger.identity() == identity
+                assert numbers((await one.ledger.load()).records) == [0]
+                for key in ("0", "1", "2", "new"):
+                    assert await one.store.get(f"intake/{key}") == b"payload"
+                assert one.damages == []

@@ -25,9 +25,11 @@ from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_marker import is_marker
 from protocol.types import Position
 from storage.embedded.journal.open_journal import OpenJournal
+from storage.embedded.local_files import Files
 from tests.support.journal.journal_files import files_of
 from tests.support.journal.journal_ledgers import FILE_BYTES, STEP_BYTES, embedded_journal, entry
 from tests.support.ledger.operations import append_singly, entries, numbers, pointer_at
+from tests.support.packs.simulated_disk import PackDisk
 
 
 async def write_sqlite(path: Path, *, appends: int = 5) -> LedgerStart:
@@ -36,7 +38,7 @@ async def write_sqlite(path: Path, *, appends: int = 5) -> LedgerStart:
     try:
         session = await ledger.open_session("a")
         positions = await append_singly(ledger, session, appends)
-        await ledger.append(session, entries(b"x", b"", b"y" * 3_000, first=appends))
+        await ledger.append(session, entries(b"x", b"", b"y" * 9_000, first=appends))
         assert await ledger.set_snapshot(None, pointer_at(positions[1], appends_count=2))
         await ledger.trim(positions[0])
         await ledger.claim_bucket("b")
@@ -47,16 +49,21 @@ async def write_sqlite(path: Path, *, appends: int = 5) -> LedgerStart:
 
 
 @asynccontextmanager
-async def taken_over(folder: Path) -> AsyncIterator[JournalLedger]:
+async def taken_over(
+    folder: Path, *, files: Files | None = None, is_durable: bool = True
+) -> AsyncIterator[JournalLedger]:
     """The ledger in the journal. Files that it gives back are removed at the end."""
     opened = await OpenJournal.open(
         folder / "journal",
         new_nonce=lambda: os.urandom(16),
+        files=files,
+        is_durable=is_durable,
         file_bytes_target=FILE_BYTES,
         allocated_bytes_step=STEP_BYTES,
     )
     try:
-        yield await JournalLedger.open(opened, new_cluster_id="new", predecessor=folder / "ledger.sqlite")
+        predecessor = folder / "ledger.sqlite"
+        yield await JournalLedger.open(opened, new_cluster_id="new", predecessor=predecessor, is_durable=is_durable)
         opened.journal.drop_spares()
     finally:
         await opened.close()
@@ -196,6 +203,18 @@ async def test_a_damaged_file_is_not_taken_over(tmp_path: Path) -> None:
     await take_over(tmp_path)
 
 
+async def test_a_journal_of_which_nothing_can_be_read_takes_nothing_over(tmp_path: Path) -> None:
+    await write_sqlite(tmp_path / "ledger.sqlite")
+    (tmp_path / "journal").mkdir()
+    link = tmp_path / "journal" / f"{3 << 32:016x}.journal"
+    link.symlink_to("gone")
+    with pytest.raises(LedgerCorrupt, match="nothing of its ledger can be read"):
+        await take_over(tmp_path)
+    assert not is_marker(tmp_path / "ledger.sqlite")
+    link.unlink()
+    await take_over(tmp_path)
+
+
 @pytest.mark.parametrize("is_started_again", [False, True])
 async def test_a_trim_of_some_entries_keeps_the_file_that_has_the_others(
     tmp_path: Path, is_started_again: bool
@@ -214,6 +233,34 @@ async def test_a_trim_of_some_entries_keeps_the_file_that_has_the_others(
             one.opened.journal.drop_spares()
     async with embedded_journal(tmp_path / "journal") as one:
         assert (await one.ledger.load()).records[:-3] == before.records
+
+
+def fail_behind_the_header(disk: PackDisk) -> None:
+    if disk.calls["sync_data"] > 1:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+class TestWithoutSyncs:
+    """The file is gone durably. So what replaces it has to be durable before."""
+
+    @pytest.mark.parametrize("is_cut_off", [False, True], ids=["at once", "by the next start"])
+    async def test_a_loss_of_power_costs_nothing_of_what_was_taken_over(self, tmp_path: Path, is_cut_off: bool) -> None:
+        before = await write_sqlite(tmp_path / "ledger.sqlite")
+        disk = PackDisk()
+        disk.drops_pages = True
+        if is_cut_off:
+            disk.before["sync_data"] = lambda: fail_behind_the_header(disk)
+            with pytest.raises(LedgerUnavailable, match="could not be synced"):
+                async with taken_over(tmp_path, files=disk, is_durable=False):
+                    pass
+            assert not is_marker(tmp_path / "ledger.sqlite"), "it is not durable"
+            disk.before.clear()
+        async with taken_over(tmp_path, files=disk, is_durable=False):
+            disk.sync_directory(str(tmp_path))
+            restored = disk.restore(tmp_path / "journal", tmp_path / "restored" / "journal")
+        assert is_marker(tmp_path / "ledger.sqlite")
+        async with embedded_journal(restored) as one:
+            assert await one.ledger.load() == before
 
 
 class TestManyAppends:

@@ -31,7 +31,7 @@ class OneFolder:
     def begin(self) -> int:
         header, descriptor = self.folder.begin_file(5, is_synced=True)
         self.disk.close(descriptor)
-        assert file_header(read_of(Path(self.path_of(header.number)))) == header
+        assert file_header(read_of(Path(self.path_of(header.number))), header.number) == header
         assert header.write_first == 5
         return header.number
 
@@ -71,7 +71,7 @@ def test_a_file_has_its_name_once_its_header_is_durable(one: OneFolder, is_spare
         restored = one.disk.restore(one.path, one.path.parent / str(len(lost)))
         lost.append(sorted(path.name for path in restored.iterdir()))
         for path in restored.iterdir():
-            assert file_header(read_of(path)) is not None
+            assert file_header(read_of(path), int(path.stem, 16)) is not None
 
     for operation in ("rename", "sync_directory"):
         one.disk.before[operation] = lose_power

@@ -267,6 +267,24 @@ class TestSettling:
             assert user.entries() == [b"1", b"2"]
             assert numbers_after_a_loss_of_power(disk, folder, tmp_path / "after") == [b"1", b"2"]
 
+    def test_so_it_is_with_an_end_whose_sync_has_failed(self, folder: Path, tmp_path: Path) -> None:
+        """It says which file comes next: without it, that one could be lost without being noticed."""
+        disk = PackDisk()
+        disk.drops_pages = True
+        with opened_journal(folder, disk) as user:
+            user.append("a", payload=LARGE * 4, entry=b"1")
+            syncs = iter(["its header", "its first write"])
+            disk.before["sync_data"] = lambda: None if next(syncs, None) else disk.fail("sync_data", errno.EIO)
+            user.append("b", entry=b"2")
+            disk.kill()
+        with opened_journal(folder, disk, nonce_first=10) as user:
+            assert (user.entries(), user.damages) == ([b"1", b"2"], [])
+            restored = disk.restore(folder, tmp_path / "after" / "journal")
+        newest = max(restored.iterdir())
+        newest.unlink()
+        with opened_journal(restored, nonce_first=100) as user:
+            assert [damage.file for damage in user.damages] == [str(newest)]
+
     def test_an_end_that_could_not_be_written_costs_nothing(self, folder: Path, tmp_path: Path) -> None:
         disk = PackDisk()
         with opened_journal(folder, disk) as user:

@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from storage.embedded.journal.format import FILE_HEADER_BYTES, FILE_HEADER_POSITIONS, RECORD_HEADER_BYTES, RECORDS_FIRST
+from storage.embedded.journal.format import (
+    FILE_HEADER_BYTES,
+    FILE_HEADER_POSITIONS,
+    NUMBERS_END,
+    RECORD_HEADER_BYTES,
+    RECORDS_FIRST,
+)
 from storage.embedded.journal.opening import EVERY_WRITE
 from storage.embedded.journal.records import FileFate, RecordLocation
+from storage.embedded.journal.scan import NO_WRITE
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from tests.support.journal.journal_bytes import a_write, an_object, flipped
@@ -229,6 +236,20 @@ class TestFilesThatMoved:
                 user.append("a")
                 assert three[row].read_bytes() == content
 
+    def test_one_that_somebody_gave_a_number_behind_all_others_keeps_no_ledger_from_opening(
+        self, folder: Path, three: list[Path]
+    ) -> None:
+        """No file could follow it, so it would be the newest one indefinitely."""
+        garbage = folder / f"{NUMBERS_END:016x}.journal"
+        garbage.write_bytes(b"\xff" * 5_000)
+        for start in range(2):
+            with opened_journal(folder, nonce_first=10 + start) as user:
+                assert user.content.damaged_write == NO_WRITE
+                assert user.content.has_gaps
+                assert user.details() == ["nothing of it is readable"]
+                user.append("a")
+        assert garbage.exists()
+
     def test_what_is_no_file_is_reported_and_passed_over(self, folder: Path, three: list[Path]) -> None:
         (folder / "00000009ffffffff.journal").mkdir()
         (folder / "notes").write_text("not ours")
@@ -290,6 +311,28 @@ class TestSetAside:
         with opened_journal(restored, nonce_first=10, released_write=0, state=b"s") as user:
             assert (user.objects().keys(), user.entries(), user.damages) == ({"c"}, [b"2"], [])
 
+    def test_the_newest_state_stays_until_another_one_is_durable(self, folder: Path) -> None:
+        """It may lie in a file of which nothing else is needed, where that of the newest file is damaged."""
+        with opened_journal(folder, released_write=100) as user:
+            user.append(entry=b"1" * FILE_BYTES, state=b"s")
+            user.append(entry=b"2")
+            newest = user.last_file()
+        newest.write_bytes(flipped(newest.read_bytes(), RECORDS_FIRST * 8 + 100))
+        disk = PackDisk()
+        with opened_journal(folder, disk, nonce_first=10, released_write=100, state=b"s") as user:
+            assert user.states() == [b"s"]
+            writes = iter([lambda: None, kill])  # the header of a file, its first write
+            disk.before["write_at"] = lambda: next(writes)()
+            with pytest.raises(Killed):
+                user.append("a")
+            disk.kill()
+        with opened_journal(folder, nonce_first=20, released_write=100, state=b"s") as user:
+            assert user.states() == [b"s"]
+            user.append("a")
+            user.journal.take_back_unneeded()
+            user.journal.drop_spares()
+            assert len(user.files()) == 2, "the damaged one, and the newest one"
+
 
 class TestForgedRecords:
     """A producer writes what looks like records into a payload: nothing but the header says whose they are."""
@@ -322,6 +365,28 @@ class TestForgedRecords:
             assert user.details()
             assert user.content.has_gaps
             assert path.exists()
+
+
+class TestStaleHeaders:
+    @pytest.mark.parametrize("row", [0, 1], ids=["the first copy", "the second copy"])
+    def test_a_copy_that_the_disk_did_not_write_costs_nothing_and_is_reported(self, folder: Path, row: int) -> None:
+        """The file was used before: the copy is that of its earlier use, and valid."""
+        with opened_journal(folder, released_write=100, state=b"s") as user:
+            (old,) = user.append("old", payload=LARGE).objects
+            user.append("a", payload=LARGE)
+            stale = user.path(old.file).read_bytes()
+            user.delete("old", old)
+            user.append("b", entry=b"1")
+            newest = user.last_file()
+        content = newest.read_bytes()
+        assert content[:FILE_HEADER_BYTES] != stale[:FILE_HEADER_BYTES]
+        first = FILE_HEADER_POSITIONS[row]
+        end = first + FILE_HEADER_BYTES
+        newest.write_bytes(content[:first] + stale[first:end] + content[end:])
+        with opened_journal(folder, nonce_first=10, released_write=-1) as user:
+            assert user.objects().keys() == {"a", "b"}
+            assert user.entries() == [b"1"]
+            assert user.details() == ["a copy of its header is that of an earlier file"]
 
 
 class TestUnreadableSectors:

@@ -22,7 +22,9 @@ from storage.embedded.journal.scan import (
     judge,
     scan_file,
 )
+from storage.embedded.readable_bytes import SECTOR_BYTES
 from tests.support.journal.journal_bytes import (
+    NUMBER,
     a_write,
     an_end,
     an_entry,
@@ -43,7 +45,7 @@ def read_of(content: bytes) -> Callable[[int, int], bytes]:
 
 
 def scanned(content: bytes) -> FileScan:
-    scan = scan_file(read_of(content))
+    scan = scan_file(read_of(content), NUMBER)
     assert scan is not None
     return scan
 
@@ -217,10 +219,26 @@ class TestDamaged:
     def test_one_copy_of_the_header_is_enough_and_the_other_is_reported(self, position: int) -> None:
         for lost in (flipped(header(), position * 8 + 100)[position:][:FILE_HEADER_BYTES], bytes(FILE_HEADER_BYTES)):
             content = header()[:position] + lost + (header() + ONE)[position + FILE_HEADER_BYTES :]
-            assert file_header(read_of(content)) == file_header(read_of(header()))
+            assert file_header(read_of(content), NUMBER) == file_header(read_of(header()), NUMBER)
             found = judged(content)
             assert list(found.damages) == ["a copy of its header is unreadable"]
             assert (writes(found), found.is_torn, found.damaged_write) == ([0], False, NO_WRITE)
+
+    @pytest.mark.parametrize("row", [0, 1])
+    def test_of_two_headers_that_differ_the_one_of_the_files_name_counts(self, row: int) -> None:
+        """The other copy is newer where a crash has kept the file from its next name; else the disk has lost one."""
+        new, old = header(), header(number=NUMBER - 1, nonce=OLD_NONCE)
+        copies = (old, new) if row else (new, old)
+        content = copies[0][:SECTOR_BYTES] + copies[1][SECTOR_BYTES:] + ONE
+        found = scan_file(read_of(content), NUMBER)
+        assert found is not None
+        assert (len(found.records), found.header_damage) == (2, "a copy of its header is that of an earlier file")
+        found = scan_file(read_of(content), NUMBER - 1)
+        assert found is not None
+        assert (found.is_empty, found.header.number, found.header_damage) == (True, NUMBER - 1, "")
+        renamed = scan_file(read_of(content), NUMBER + 7)
+        assert renamed is not None
+        assert (renamed.header.number, bool(renamed.header_damage)) == (NUMBER, True)
 
     @pytest.mark.parametrize("tail", [flipped(TWO, 300), bytes(len(TWO)), b""], ids=["a bit", "zeros", "cut"])
     def test_the_tail_of_a_file_that_another_one_follows(self, tail: bytes) -> None:
@@ -250,5 +268,5 @@ class TestWithoutAHeader:
     def test_nothing_else_in_a_file_says_what_it_is(self) -> None:
         """A producer may have written what looks like a record."""
         for content in (b"", header()[:63], bytes(64), bytes(10_000), bytes(RECORDS_FIRST) + ONE):
-            assert file_header(read_of(content)) is None
-            assert scan_file(read_of(content)) is None
+            assert file_header(read_of(content), NUMBER) is None
+            assert scan_file(read_of(content), NUMBER) is None

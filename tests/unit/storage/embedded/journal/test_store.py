@@ -119,6 +119,19 @@ async def test_a_delete_that_failed_leaves_the_object(folder: Path) -> None:
             await one.store.get("a")
 
 
+async def test_an_object_whose_file_somebody_has_removed_is_deleted_and_the_file_is_reported(folder: Path) -> None:
+    async with one_store(folder) as one:
+        await one.store.put("a", [LARGE])
+        await one.store.put("b", [b"x"])
+        gone = min(files_of(folder))
+        gone.unlink()
+        await one.store.delete(["a", "b"])
+        assert [meta.key async for meta in one.store.list("")] == []
+        ((file, detail),) = [(damage.file, damage.detail) for damage in one.damages]
+        assert file == str(gone)
+        assert detail.startswith("it is gone, with what it held")
+
+
 @pytest.mark.parametrize("failures", range(3))
 async def test_an_object_that_was_replaced_does_not_come_back(folder: Path, failures: int) -> None:
     """It is marked as deleted before the one that replaced it."""

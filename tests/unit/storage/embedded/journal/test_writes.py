@@ -50,6 +50,6 @@ def test_a_write_without_records_is_a_bug() -> None:
 
 
 def test_an_end_names_the_next_write_and_the_next_file() -> None:
-    record = read_record(encode_end(NONCE, 6, successor=12), NONCE)
+    record = read_record(encode_end(NONCE, 6, successor=12, is_synced=True), NONCE)
     assert record is not None
     assert (record.kind, record.write, record.stamp, record.payload_bytes) == (RecordKind.END, 6, 12, 0)
