@@ -50,7 +50,7 @@ AUDITED = {
     **dict.fromkeys((Kind.JOURNALED, Kind.INTAKE), frozenset({Mode.FLIP, Mode.SWAP})),
     **dict.fromkeys((Kind.JOURNAL_HEADER, Kind.PACK_HEADER), frozenset({Mode.SWAP})),
     Kind.SNAPSHOT: frozenset({Mode.FLIP, Mode.CUT, Mode.SWAP}),
-    **dict.fromkeys((Kind.JOURNAL, Kind.PACK), frozenset({Mode.RENAME})),
+    Kind.PACK: frozenset({Mode.RENAME}),
 }
 """What an audit has to name. Copies and hints are written again by the agent, and so are many of a cluster's objects; a
 flip in the name of a checksum in a table's metadata changes nothing that is read."""
