@@ -84,7 +84,7 @@ def test_an_agent_without_etcd_and_bucket_is_live_and_serves_once_they_are_there
                 agent.end()
     assert "penstock_ready 1.0" in metrics
     assert re.search(
-        r'^penstock_build_info{python="3\.\d+\.\d+",rules="\d+",version="[^"]+",zone=""} 1\.0$', metrics, re.MULTILINE
+        r'^penstock_build_info{python="3\.\d+\.\d+",rules="\d+",version="[^"]+",zone="z1"} 1\.0$', metrics, re.MULTILINE
     )
     assert re.search(r"^penstock_rules_version [1-9]\d*\.0$", metrics, re.MULTILINE)
     assert (status["zone"], status["uptime_s"] >= 0) == ("z1", True)

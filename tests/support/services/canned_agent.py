@@ -28,7 +28,7 @@ class CannedRequest(NamedTuple):
     """With names in lower case. Values of one name are joined by commas."""
     body: bytes
     connection: int
-    """A number of its connection."""
+    """The port that its connection comes from."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,7 +56,7 @@ def canned_agent(
                 target=self.path,
                 headers={name.lower(): ",".join(self.headers.get_all(name, ())) for name in self.headers},
                 body=self.rfile.read(length),
-                connection=id(self),
+                connection=self.client_address[1],
             )
             agent.requests.append(request)
             made = agent.answer(request)
