@@ -15,9 +15,9 @@
 
 from collections.abc import Sequence
 
+from agent.fetch.fetch_request import FIRST_WITH_SESSIONS, FIRST_WITH_TOPIC_IDS, FetchRequest, read_fetch_request
 from agent.fetch.partition_read import NO_REPLICA, PartitionRead
 from agent.fetch.sessions import FetchContext, FetchSessions, RequestedPartition, TopicKey
-from agent.request.fetch_request import FIRST_WITH_SESSIONS, FIRST_WITH_TOPIC_IDS, FetchRequest, read_fetch_request
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics
 from agent.request.zone_traffic import count_zone_bytes

@@ -55,6 +55,5 @@ class FunctionSource:
         text = "\n".join(self._lines) + "\n"
         filename = f"<{self._title}>"
         linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
-        # No byte of a client is in the text: see above.
-        exec(compile(text, filename, "exec"), self._namespace)  # noqa: S102
+        exec(compile(text, filename, "exec"), self._namespace)  # noqa: S102 - no byte of a client is in the text
         return self._namespace[function_name]

@@ -392,12 +392,12 @@ def judge_recovery(told: str, damage: Damage, tally: Tally) -> None:
         tally.fail([damage], f"a recovery reports no loss of it: {told[:1500]}")
 
 
-def judge_new_ledger(told: str, damage: Damage, tally: Tally) -> None:
+def judge_new_ledger(report: str, damage: Damage, tally: Tally) -> None:
     """Note where a recovery would not begin the ledger again, in the same journal."""
     try:
-        json.loads(told)
+        json.loads(report)
     except json.JSONDecodeError:
-        tally.fail([damage], f"the recovery says: {told[-1500:]}")
+        tally.fail([damage], f"the recovery says: {report[-1500:]}")
 
 
 def judge_end(agent: LiveAgent, damages: Sequence[Damage], tally: Tally) -> None:

@@ -17,7 +17,7 @@ EXPIRY_CHECK_MS = 1_000
 
 
 def store_url_of(plan: Plan) -> str:
-    """The bucket's URL, as every agent is told it."""
+    """The bucket's URL, the same for every agent."""
     return "memory:" if plan.is_store_cheap else "s3://bucket/prefix"
 
 

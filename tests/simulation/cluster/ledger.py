@@ -69,7 +69,7 @@ class LedgerServer(MemoryLedgerCore):
         outside: Context,
         lease_s: float = LEDGER_SESSION_SECONDS,
     ) -> None:
-        """`lease_s`: how long a session lives that nobody keeps; of an embedded broker it ends with the process."""
+        """`lease_s`: how long a session lives without a renewal; of an embedded broker it ends with the process."""
         super().__init__(cluster_id="simulated")
         self._lease_s = lease_s
         self._loop = loop

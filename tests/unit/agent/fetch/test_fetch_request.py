@@ -5,9 +5,9 @@ from uuid import UUID
 
 import pytest
 
+from agent.fetch import fetch_request
+from agent.fetch.fetch_request import FetchRequest, read_fetch_request
 from agent.fetch.sessions import RequestedPartition, TopicKey
-from agent.request import fetch_request
-from agent.request.fetch_request import FetchRequest, read_fetch_request
 from protocol.api_versions import ApiKey, range_of
 from protocol.errors import MalformedRequest
 from protocol.types import TopicId
