@@ -7,7 +7,8 @@
   answer, known topics are reported as usual. A topic that may be new is REQUEST_TIMED_OUT, so that the client asks
   again, never unknown (safety rule S4); a list of all topics may lack the newest.
 - Differs from Kafka: leaders and replicas are agents that rendezvous hashing gives (`coordinator.state.rendezvous`), in
-  the client's zone where that is known. All replicas are in sync.
+  the client's zone where that is known. All replicas are in sync. An agent that is cut off from the ledger names itself
+  among the brokers, and others as leaders and controller; Kafka leaves a fenced broker out.
 - Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
 """
 
