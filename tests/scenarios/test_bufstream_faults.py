@@ -45,7 +45,6 @@ PAUSED_TIMEOUT_MS = 300
 TRANSACTIONAL_BIT = 1 << 4
 PRODUCE_VERSIONS = next(row for row in API_VERSIONS if row.api_key == PRODUCE)
 
-GENERATIONS = pytest.mark.parametrize("versions", [V1, V2], ids=["V1", "V2"])
 NEWER_FIRST = pytest.mark.parametrize("versions", [pytest.param(V1, marks=pytest.mark.slow), V2], ids=["V1", "V2"])
 """Of tests that start agents of their own: by V1 in `make test-all`."""
 
@@ -178,6 +177,7 @@ def test_2_agents_go_on_after_the_coordinator_paused_for_longer_than_their_lease
         check_serves(agent, counter)
 
 
+@pytest.mark.slow
 def test_2_an_agent_that_was_paused_for_longer_than_its_lease_goes_on(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agent, other = start(cluster, "a"), start(cluster, "b")
@@ -339,7 +339,7 @@ def test_4_commits_and_aborts_over_several_epochs_stand_as_they_were_told(
             assert reader.values(isolation=UNCOMMITTED).count(b"left open") == 4
 
 
-@GENERATIONS
+@NEWER_FIRST
 def test_4_transactions_of_two_producers_end_each_by_itself(
     agents: list[ClusterAgent], topic: str, versions: Versions
 ) -> None:
@@ -407,6 +407,7 @@ def test_5_small_fetches_hide_nothing_from_a_reader_that_lags(clusters: ClusterF
                 assert walk(connection, ends, bytes_max) == wanted
 
 
+@pytest.mark.slow
 def test_5_what_was_visible_once_stays_visible_archived_and_after_a_crash(clusters: ClusterFactory) -> None:
     cluster = clusters()
     writer, wanted = fill(cluster)

@@ -134,6 +134,7 @@ def test_1_idempotence_and_transactions_outlive_the_first_agent(clusters: Cluste
 # 3039. Duplicate writes with idempotence.
 
 
+@pytest.mark.slow
 def test_3039_what_is_repeated_after_a_crash_is_neither_out_of_order_nor_there_twice(
     clusters: ClusterFactory, stack: ExitStack
 ) -> None:
@@ -212,6 +213,7 @@ def test_3335_topics_come_and_go_while_agents_do_and_nobody_fails(clusters: Clus
 # 3336. An assertion failed on the partition ids of an answer.
 
 
+@pytest.mark.slow
 def test_3336_every_partition_of_an_answer_is_one_that_was_asked_for_through_an_agent_that_crashed(
     clusters: ClusterFactory, stack: ExitStack
 ) -> None:

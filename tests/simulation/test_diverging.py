@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import pytest
 
@@ -33,7 +34,9 @@ def may_show(plan: Plan) -> bool:
     return plan.agents == 3 and plan.snapshot_entries < 40 and not plan.faults
 
 
+@cache
 def seeds() -> list[int]:
+    """The first seeds whose worlds may show it. To draw so many plans takes seconds: not while tests are collected."""
     fitting = (seed for seed in range(1, 5_000) if may_show(draw(random.Random(seed))))
     return [seed for seed, _ in zip(fitting, range(SEEDS), strict=False)]
 
@@ -76,10 +79,10 @@ def one_diverges(stopped: list[str]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("seed", seeds())
-def test_s3_one_that_diverges_stops_alone_and_nobody_else_notices(seed: int) -> None:
+@pytest.mark.parametrize("number", range(SEEDS))
+def test_s3_one_that_diverges_stops_alone_and_nobody_else_notices(number: int) -> None:
     stopped: list[str] = []
     with one_diverges(stopped):
-        verdict = run(seed)
+        verdict = run(seeds()[number])
     assert verdict.violations == ()
     assert len(stopped) == 1

@@ -88,7 +88,11 @@ def run_until_the_power_is_cut(
     power_cut.restore()
 
 
-@pytest.mark.parametrize("has_journal", [False, True], ids=["packs and SQLite", "a journal"])
+@pytest.mark.parametrize(
+    "has_journal",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["packs and SQLite", "a journal"],
+)
 def test_acknowledged_records_survive_power_cut_after_power_cut(
     penstock: PenstockFactory, power_cut: PowerCut, has_journal: bool
 ) -> None:
@@ -106,11 +110,10 @@ def test_acknowledged_records_survive_power_cut_after_power_cut(
     "ignore",
     [
         "file:ledger.sqlite",
-        "file:/store/",
         # Of packs and of the store's folder the next tests say what is lost.
         *(
             pytest.param(part, marks=pytest.mark.slow)
-            for part in ("file:/.packs/", "dir:/store", "dir:/.packs", "dir:")
+            for part in ("file:/store/", "file:/.packs/", "dir:/store", "dir:/.packs", "dir:")
         ),
     ],
 )
@@ -143,6 +146,7 @@ def test_without_the_one_sync_of_a_journal_acknowledged_records_are_lost(
     assert left != acknowledged.values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ignore", ["file:/.packs/", "dir:/.packs"])
 def test_it_is_the_syncs_of_packs_that_keep_the_intake(
     penstock: PenstockFactory, power_cut: PowerCut, ignore: str

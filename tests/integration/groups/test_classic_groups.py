@@ -89,7 +89,13 @@ def java_member(compile_java: Callable[[Path], JavaProgram]) -> JavaProgram:
     return compile_java(Path(__file__).parents[1] / "java" / "GroupMember.java")
 
 
-@pytest.mark.parametrize("library", MEMBERS)
+@pytest.mark.parametrize(
+    "library",
+    [
+        name if name in ("confluent-cooperative", "kafka-python") else pytest.param(name, marks=pytest.mark.slow)
+        for name in MEMBERS  # members of all of them make one group below
+    ],
+)
 def test_members_share_the_partitions_and_hand_them_over(bootstrap: str, library: str) -> None:
     here = scene(bootstrap)
     check_shared_and_handed_over(here, [MEMBERS[library](bootstrap, here.group, here.topic) for _ in range(2)])

@@ -23,7 +23,15 @@ CORRELATION_ID = 7
 MUTATIONS_PER_REQUEST = 10
 
 every_version = pytest.mark.parametrize(
-    ("row", "version"), SERVED, ids=[f"{row.name}-{version}" for row, version in SERVED]
+    ("row", "version"),
+    [
+        pytest.param(
+            *(row, version),
+            id=f"{row.name}-{version}",
+            marks=() if version in (row.version_served_min, row.version_max) else pytest.mark.slow,
+        )
+        for row, version in SERVED
+    ],
 )
 A_QUARTER = settings(max_examples=settings().max_examples // 4)
 """Of the examples that others have: versions of one API differ in few fields, and each has a test of its own."""

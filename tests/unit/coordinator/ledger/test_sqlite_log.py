@@ -113,6 +113,7 @@ async def left(tmp_path: Path) -> tuple[Path, bytes, int]:
 
 
 class TestDamage:
+    @pytest.mark.slow
     async def test_every_flipped_bit_is_noticed(self, left: tuple[Path, bytes, int]) -> None:
         _, log, _ = left
         assert find_damage(log, is_each_commit_synced=True) is None
@@ -259,6 +260,7 @@ class TestLossOfPower:
             before = after
         await life.killed(tmp_path / "end")
 
+    @pytest.mark.slow
     async def test_a_torn_commit_over_an_earlier_log_starts_wherever_it_begins(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
