@@ -41,7 +41,6 @@ NOT_TRACED = tuple(
         "lake/test_value_elision.py",
         "lake/test_typed_columns.py",
         "protocol/test_messages.py",
-        "protocol/test_throttle_time.py",
     )
 )
 """Properties that take long under the tracer, and reach nothing of the core that others do not."""
