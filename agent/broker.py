@@ -233,7 +233,7 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         self._groups = GroupServices(context, is_authorizer_enabled=settings.authorizer.is_enabled)
-        self.lake = LakeRoles(context, settings=settings, archive=archive)
+        self.lake = LakeRoles(context, settings=settings, archive=archive, cache=cache)
         self._maintenance = MaintenanceRoles(context, settings=settings, leader=self._maintenance_leader)
         self.audit_log = wire_audit_log(
             context,

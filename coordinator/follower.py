@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.apply.apply import apply
+from coordinator.codec.codec import WrittenEntry
 from coordinator.commands.commands import CompareDigest, Outcome, Proposal
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.port import (
@@ -49,6 +50,15 @@ class Follower:
         """The state behind the newest append with a `CompareDigest` (S3), until the corruption check takes it."""
         self.is_asked = False
         """Whether `receive_until_asked` has just applied such an append."""
+        self._written: dict[tuple[SessionId, int], WrittenEntry] = {}
+
+    def expect(self, session: SessionId, number: int, written: WrittenEntry) -> None:
+        """Take an entry that this agent is about to append: the bytes are not read again when they come back."""
+        self._written[session, number] = written
+
+    def expect_no_more(self, session: SessionId, number: int) -> None:
+        """Forget an entry that will not come back, or already did."""
+        self._written.pop((session, number), None)
 
     def load(self, start: LedgerStart, snapshot: bytes | None) -> list[Applied]:
         """Begin from a snapshot object (None where `start` names none) and the records after it.
@@ -107,7 +117,8 @@ class Follower:
             if self.is_asked and record.position > self.state.position:
                 break
             try:
-                proposal, outcome = apply(self.state, record)
+                written = self._written.pop((record.session, record.number), None)
+                proposal, outcome = apply(self.state, record, written)
             except LedgerCorrupt as error:
                 raise LedgerCorrupt(
                     f"entry {record.number} of session {record.session} at position {record.position} cannot be used: "

@@ -143,6 +143,11 @@ class ChunkCache:
         """Whether `get` would find the chunk now. Does not count as a use of it."""
         return chunk_key(chunk, compression) in self._entries
 
+    def intake_bytes(self, object_id: ObjectId, byte_first: int) -> Buffer | None:
+        """The bytes of an intake chunk, where they are in the cache. Does not count as a use of it."""
+        served = self._entries.get((object_id, byte_first))
+        return served.buffer if isinstance(served, ServedChunk) else None
+
     def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
         """Add a chunk, unless it takes more than the bound. Others are dropped for it."""
         self._add(chunk_key(chunk, compression), served)

@@ -123,7 +123,9 @@ async def _redirects(services: Services, request: Request, body: ProduceRequest,
     What was taken in is never answered so: it may still be committed, and NOT_LEADER_OR_FOLLOWER says that it is not.
     A client that gets no responses (acks=0) is not redirected.
     """
-    return body.acks != ACKS_NONE and await services.redirects(request, hold_end_s - services.clock.monotonic_s())
+    if body.acks == ACKS_NONE or not services.may_redirect:
+        return False
+    return await services.redirects(request, hold_end_s - services.clock.monotonic_s())
 
 
 async def _rejection_of_all(

@@ -5,6 +5,7 @@ moves the table's pointer and releases the intake chunks.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from agent.cache.chunk_cache import ChunkCache
 from agent.context import AgentContext
 from agent.lake.damaged_intake import DamagedIntake
 from agent.lake.table_commits import LakeName, TableCommits
@@ -25,7 +27,12 @@ from coordinator.commands.commands import Done, ReplaceChunks
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.rendezvous import owner_of
 from coordinator.state.state import TopicState
-from iceberg_export.archive.archive_pass import UNREADABLE, ArchivedPass, archive, unreadable_chunks
+from iceberg_export.archive.archive_pass import (
+    UNREADABLE,
+    ArchivedPass,
+    archive,
+    unreadable_chunks,
+)
 from iceberg_export.archive.plan import ArchivePass, ArchivePolicy, ArchiveSchedule
 from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, next_pass
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
@@ -33,8 +40,8 @@ from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
-from protocol.types import Milliseconds, PartitionIndex, TopicId
-from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
+from protocol.types import NO_TIMESTAMP, Milliseconds, PartitionIndex, TopicId
+from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +76,9 @@ class _ChunksExcluded(Exception):
 class Archiver:
     """Every agent has one."""
 
-    def __init__(self, context: AgentContext, *, lake: TableCommits, policy: ArchivePolicy) -> None:
+    def __init__(self, context: AgentContext, *, lake: TableCommits, cache: ChunkCache, policy: ArchivePolicy) -> None:
         self._ledger = context.ledger
+        self._cache = cache
         self._lake = lake
         self._typed_columns = TypedColumnsOfTopics(
             ledger=context.ledger, lake=lake, are_subjects_own=context.is_authorizer_enabled
@@ -267,16 +275,22 @@ class Archiver:
 
     async def _archived(self, planned: ArchivePass, name: LakeName, objects: EntryObjects) -> ArchivedPass:
         """Write the pass's file. Raises `_ChunksExcluded` where chunks of it are unreadable."""
+        write = partial(
+            archive,
+            planned,
+            store=objects.store,
+            session=name.session,
+            number=name.number,
+            run_in_thread=run_in_thread,
+            columns_of=self._typed_columns.of(planned.topic_id),
+            reserve=UNPACKING.reserve,
+        )
+        # What was just produced is still in memory. Where that turns out to be damaged, the store's copy counts.
+        if in_memory := self._in_memory(planned):
+            with contextlib.suppress(*UNREADABLE):
+                return await write(in_memory=in_memory)
         try:
-            return await archive(
-                planned,
-                store=objects.store,
-                session=name.session,
-                number=name.number,
-                run_in_thread=run_in_thread,
-                columns_of=self._typed_columns.of(planned.topic_id),
-                reserve=UNPACKING.reserve,
-            )
+            return await write()
         except UNREADABLE as error:
             unreadable = await unreadable_chunks(
                 planned, store=objects.store, run_in_thread=run_in_thread, reserve=UNPACKING.reserve
@@ -286,6 +300,17 @@ class Archiver:
             if self._damaged.exclude(planned, unreadable):
                 raise _ChunksExcluded(str(error)) from error
             raise
+
+    def _in_memory(self, planned: ArchivePass) -> Mapping[int, Buffer]:
+        """The bytes of chunks that the read cache holds as they were produced, by their place in the pass."""
+        return {
+            index: buffer
+            for index, chunk in enumerate(planned.chunks)
+            # With the time of the append the cache holds batches of another checksum.
+            if chunk.append_time_ms == NO_TIMESTAMP
+            and (buffer := self._cache.intake_bytes(chunk.object_id, chunk.byte_first)) is not None
+            and len(buffer) == chunk.byte_count
+        }
 
     def _count(self, archived: ArchivedPass, seconds: float) -> None:
         self._metrics.archive_passes.labels("done").inc()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from agent.cache.chunk_cache import ChunkCache
 from agent.config.addresses import read_store_url, store_root
 from agent.config.settings import Settings
 from agent.context import AgentContext
@@ -22,7 +23,7 @@ from iceberg_export.parquet.reader import ParquetReader
 class LakeRoles:
     """Every agent has them."""
 
-    def __init__(self, context: AgentContext, *, settings: Settings, archive: ParquetReader) -> None:
+    def __init__(self, context: AgentContext, *, settings: Settings, archive: ParquetReader, cache: ChunkCache) -> None:
         lake = TableCommits(
             context,
             root=store_root(read_store_url(settings.store_url)),
@@ -37,6 +38,7 @@ class LakeRoles:
         self.archiver = Archiver(
             context,
             lake=lake,
+            cache=cache,
             policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
         )
         self.table_rebuild = TableRebuild(ledger=context.ledger, lake=lake)

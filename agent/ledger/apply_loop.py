@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import Clock
 from agent.runtime.threads import run_in_own_thread
+from coordinator.codec.codec import WrittenEntry
 from coordinator.commands.commands import DEFINITIONS, ChunksCommitted, CommitChunks, DeleteTopic, Outcome, QuotaUse
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.follower import Applied, Follower
@@ -113,17 +114,21 @@ class ApplyLoop:
                 frozen=frozen, entries_applied_count=applied, entry_bytes_applied=applied_bytes
             )
 
-    def expect(self, session: SessionId, number: int, future: asyncio.Future[Outcome]) -> None:
+    def expect(self, session: SessionId, number: int, written: WrittenEntry, future: asyncio.Future[Outcome]) -> None:
         """Give the outcome of an own entry to `future` when it is applied."""
         self._outcomes[session, number] = future
+        self._follower.expect(session, number, written)
 
     def expect_no_more(self, session: SessionId, number: int) -> None:
         """Stop expecting the outcome of an entry that was not appended."""
         self._outcomes.pop((session, number), None)
+        self._follower.expect_no_more(session, number)
 
     def abandon(self, session: SessionId) -> Iterable[asyncio.Future[Outcome]]:
         """Stop expecting outcomes of a session that is over; returns their futures, for the caller to settle (S1)."""
         keys = [key for key in self._outcomes if key[0] == session]
+        for _, number in keys:
+            self._follower.expect_no_more(session, number)
         return [self._outcomes.pop(key) for key in keys]
 
     def watch(self, keys: Sequence[PartitionKey]) -> Growth:

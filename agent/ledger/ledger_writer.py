@@ -16,7 +16,7 @@ from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.start_waits import StartNeed, StartWaits
-from coordinator.codec.codec import Unwritable, encode
+from coordinator.codec.codec import Unwritable, WrittenEntry, write
 from coordinator.commands.commands import (
     Command,
     EndSession,
@@ -383,12 +383,12 @@ class LedgerWriter:
             pending = waiting[0]
             # The entry's number is in it. A command that does not fit is encoded again for the next part: by then the
             # number may be another one, because this part was rejected.
-            payload = self._payload(pending, time_ms)
-            if payload is not None:
-                if part.entries and part.entry_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
+            written = self._written(pending, time_ms)
+            if written is not None:
+                if part.entries and part.entry_bytes + len(written.payload) > LEDGER_GROUP_BYTES_MAX:
                     break
-                self._apply_loop.expect(self.session, self._number_next, pending.future)
-                part.add(pending, LedgerEntry(number=self._number_next, payload=payload))
+                self._apply_loop.expect(self.session, self._number_next, written, pending.future)
+                part.add(pending, LedgerEntry(number=self._number_next, payload=written.payload))
                 self._number_next += 1
             waiting.popleft()
         return part
@@ -408,23 +408,24 @@ class LedgerWriter:
                     pending.future.set_result(rejection)
             await self._append([pending for pending in part.group if pending.stored is None])
 
-    def _payload(self, pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
-        """The bytes of the session's next entry; None where there can be none, after the command was `Rejected`.
+    def _written(self, pending: _Pending, time_ms: Milliseconds | None) -> WrittenEntry | None:
+        """The session's next entry; None where there can be none, after the command was `Rejected`.
 
         Such a command gets no number, and the other commands of its group are appended.
         """
         proposal = Proposal(time_ms=time_ms, command=pending.command)
         try:
             # In the form of the rules in force: every live agent has to read it, also one of an older version (S3).
-            payload = encode(proposal, self._apply_loop.state.rules_version, self.session, self._number_next)
+            written = write(proposal, self._apply_loop.state.rules_version, self.session, self._number_next)
         except Unwritable as error:
             rejection, level = Rejected(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
         else:
-            if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
-                return payload
+            entry_bytes = len(written.payload)
+            if entry_bytes <= LEDGER_ENTRY_BYTES_MAX:
+                return written
             rejection = Rejected(
                 error_code=ErrorCode.invalid_request,
-                reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
+                reason=f"its ledger entry has {entry_bytes} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
             )
             level = logging.INFO  # the client's fault, and its answer says so; `Unwritable` is a bug of this program
         log.log(

@@ -144,11 +144,18 @@ class Services:
             return owner_of(group_key(group_id), self.cut_off.sessions)
         return self.group_ledger.coordinator(group_id)
 
+    @property
+    def may_redirect(self) -> bool:
+        """Whether `redirects` has anything to wait for or to say: this agent drains, or is cut off, as of now."""
+        return self.draining.is_redirecting or self.cut_off.is_cut_off
+
     async def redirects(self, request: "Request", seconds_max: float) -> bool:
         """Whether to send the client of a request to another agent: this one drains, or is cut off.
 
         The waits and the exceptions are those of the two methods below.
         """
+        if not self.may_redirect:
+            return False
         is_draining = await self.redirects_where_draining(request)
         return is_draining or await self.redirects_where_cut_off(request, seconds_max)
 

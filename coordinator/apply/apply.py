@@ -32,7 +32,7 @@ from coordinator.apply.sessions import (
 from coordinator.apply.tables import commit_table
 from coordinator.apply.topics import allocate_producer_ids, create_topic, delete_topic, expire_producers
 from coordinator.apply.transactions import apply_transaction_command
-from coordinator.codec.codec import decode
+from coordinator.codec.codec import WrittenEntry, decode
 from coordinator.commands.admin import AdminCommand
 from coordinator.commands.agents import AgentCommand
 from coordinator.commands.commands import (
@@ -77,12 +77,17 @@ REPEATED = Rejected(
 """The outcome for a proposer that still waits: unknown, since the first copy was applied before it waited (S1)."""
 
 
-def apply(state: ClusterState, record: LedgerRecord) -> tuple[Proposal | None, Outcome]:
+def apply(
+    state: ClusterState, record: LedgerRecord, written: WrittenEntry | None = None
+) -> tuple[Proposal | None, Outcome]:
     """Apply one record. The proposal is None where the record is a repeat and changed nothing but the position.
+
+    `written`: the entry of this session and number as this agent wrote it. If the record has the same bytes, they are
+    not read again.
 
     Raises `LedgerCorrupt`, before anything is changed, if the payload cannot be read: do not serve.
     """
-    proposal = decode(record)
+    proposal = written.proposal if written is not None and written.payload == record.payload else decode(record)
     if record.position > state.position:
         state.position = record.position
         state.appends_count += 1

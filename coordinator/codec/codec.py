@@ -10,11 +10,12 @@ covers format, flags, session and number of the entry, then all that follows it.
 Rule: `decode` believes nothing before the CRC is right (safety rule S20), and lets nothing through that
 `coordinator.apply.apply` could stumble over: lengths, ranges and indexes are checked here, once. Bytes that cannot be
 read raise `LedgerCorrupt`: an agent that skipped an entry which others understand would compute another state than
-they, so it must stop. Therefore `encode` reads what it wrote with the very checks of `decode`, and rejects what would
+they, so it must stop. Therefore `write` reads what it wrote with the very checks of `decode`, and rejects what would
 be rejected: nothing unreadable gets into a ledger. Golden files: tests/golden/commands, and tests/golden/rules_3.
 """
 
 import struct
+from typing import NamedTuple
 
 import cramjam
 import msgspec
@@ -45,30 +46,43 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = MsgpackDecoder(WireProposal)
 
 
+class WrittenEntry(NamedTuple):
+    """An entry as it was written, and what `decode` makes of these bytes."""
+
+    payload: bytes
+    proposal: Proposal
+
+
 class Unwritable(ValueError):
     """A proposal whose entry no agent could read. Its proposer has a bug: what clients send is checked before."""
 
 
 def encode(proposal: Proposal, rules_version: int, session: SessionId, number: int) -> bytes:
+    """The bytes of `write`."""
+    return write(proposal, rules_version, session, number).payload
+
+
+def write(proposal: Proposal, rules_version: int, session: SessionId, number: int) -> WrittenEntry:
     """A proposal as entry `number` of a session: the same bytes for an equal proposal, in every process.
 
     `rules_version`: in whose form. An agent passes the version in force, so that every live agent can read the entry.
     Raises `Unwritable` for exactly what `decode` would reject, and for what that form has no place for.
     """
+    is_checked = rules_version >= RULES_CHECKED_ENTRIES
     try:
         wire = WireProposal(proposal.time_ms, to_wire(proposal.command))
         body = _encoder.encode(in_form(wire, rules_version))
         _check_size(len(body))
-        _read_body(body)
+        read = _read_body(body, RULES_CHECKED_ENTRIES if is_checked else RULES_FIRST)
     except (*DAMAGE, LedgerCorrupt) as error:
         raise Unwritable(f"a {type(proposal.command).__name__} cannot be written: {error}") from error
     flags = 0
     if len(body) > COMPRESS_FROM_BYTES:
         flags = COMPRESSED
         body = _SIZE.pack(len(body)) + bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
-    if rules_version < RULES_CHECKED_ENTRIES:
-        return _HEADER.pack(FORMAT_UNCHECKED, flags) + body
-    return _CHECKED_HEADER.pack(FORMAT_CHECKED, flags, _crc(flags, session, number, body)) + body
+    if not is_checked:
+        return WrittenEntry(_HEADER.pack(FORMAT_UNCHECKED, flags) + body, read)
+    return WrittenEntry(_CHECKED_HEADER.pack(FORMAT_CHECKED, flags, _crc(flags, session, number, body)) + body, read)
 
 
 def decode(record: LedgerRecord) -> Proposal:
@@ -112,7 +126,7 @@ def _check_size(size: int) -> None:
         raise LedgerCorrupt(f"an entry would unpack to {size} bytes, {LEDGER_ENTRY_UNPACKED_BYTES_MAX} is the most")
 
 
-def _read_body(body: bytes | memoryview, form: int = RULES_FIRST) -> Proposal:
+def _read_body(body: bytes | memoryview, form: int) -> Proposal:
     """The one place that says which entries are sound, for writing and for reading. `form`: what the format needs."""
     try:
         wire = _decoder.decode(body)

@@ -59,13 +59,12 @@ def form_needed(value: object) -> int:
     if isinstance(value, WireStruct):
         kind = type(value)
         needed = kind.SINCE
-        if _newest(kind) > needed:
-            for field in _fields(kind):
-                part: object = getattr(value, field.name)
-                if part != field.default:
-                    needed = max(needed, field.since)
-                if field.newest > needed:
-                    needed = max(needed, form_needed(part))
+        for field in _newer_fields(kind):
+            part: object = getattr(value, field.name)
+            if field.since > needed and part != field.default:
+                needed = field.since
+            if field.newest > needed:
+                needed = max(needed, form_needed(part))
         return needed
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
@@ -176,6 +175,12 @@ def _fields(kind: type[WireStruct]) -> tuple[_Field, ...]:
     is_optional = all(field.default is not NODEFAULT for field in described if field.since > RULES_FIRST)
     assert is_optional, f"{kind.__name__}: a newer field has no default"
     return described
+
+
+@cache
+def _newer_fields(kind: type[WireStruct]) -> tuple[_Field, ...]:
+    """The fields that a version later than the struct's own brought, or brought something to."""
+    return tuple(field for field in _fields(kind) if max(field.since, field.newest) > kind.SINCE)
 
 
 @cache

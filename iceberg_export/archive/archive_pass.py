@@ -9,11 +9,12 @@ lake").
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, Protocol
 
 from coordinator.commands.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.archive.plan import ArchivePass, IntakeChunk
@@ -24,7 +25,7 @@ from iceberg_export.tables.table_reader import gather_bounded
 from protocol.errors import InvalidBatch
 from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
 from protocol.types import ObjectNumber, SessionId
-from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
+from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, ObjectStore, StoreError
 from storage.read_plan import PlannedRead, plan_reads, slice_read
 from storage.refs import ByteRange, parquet_key
 from txn.isolation import NOTHING_ABORTED
@@ -41,6 +42,9 @@ UNREADABLE = (ObjectMissing, ObjectDamaged, InvalidBatch, ChunkMismatch)
 """The errors of an intake chunk that is missing or damaged. A table may raise them too."""
 UnreadableChunk = tuple[IntakeChunk, Exception]
 """A chunk that cannot be archived, and the reason: one of `UNREADABLE`."""
+InMemory = Mapping[int, Buffer]
+"""The bytes of chunks that need not be read, by their place among the pass's chunks."""
+NOTHING_IN_MEMORY: Final = MappingProxyType[int, Buffer]({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +78,18 @@ async def archive(
     run_in_thread: RunInThread,
     columns_of: ColumnsOf | None = None,
     reserve: ReserveMemory = no_reservation,
+    in_memory: InMemory = NOTHING_IN_MEMORY,
 ) -> ArchivedPass:
     """Write the pass's chunks as the session's object `number`, and return the command that replaces them with it.
 
     `columns_of`: returns the typed columns; called once the chunks are read. None: the file has no typed columns.
-    `reserve`: memory for batches that unpack to much.
+    `reserve`: memory for batches that unpack to much. `in_memory`: is checked as what is read from the
+    store.
 
     Raises `StoreError` (`ObjectMissing`: the index has changed, plan again), `InvalidBatch` or `ChunkMismatch` (an
     intake object is damaged: `unreadable_chunks` finds it). A cancellation leaves at most an unreferenced object.
     """
-    records = await _read_intake(archive_pass.chunks, store)
+    records = await _read_intake(archive_pass.chunks, store, in_memory)
     columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records, reserve))
     key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
     file = await run_in_thread(write_file, archive_pass, records, columns, key, reserve)
@@ -97,11 +103,18 @@ async def archive(
     )
 
 
-async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> list[memoryview]:
+async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore, in_memory: InMemory) -> list[memoryview]:
     """The bytes of each chunk, in the order of `chunks`; empty for a marker. One request reads neighbours together."""
-    stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
-    ranges = [_range(chunk) for chunk in chunks if not chunk.is_marker]
     chunk_bytes: list[memoryview] = [memoryview(b"")] * len(chunks)
+    stored: list[int] = []
+    for index, chunk in enumerate(chunks):
+        if chunk.is_marker:
+            continue
+        if index in in_memory:
+            chunk_bytes[index] = memoryview(in_memory[index])
+        else:
+            stored.append(index)
+    ranges = [_range(chunks[index]) for index in stored]
     in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
 
     # Store errors are collected instead of raised in the tasks: before Python 3.13 a TaskGroup whose task fails while

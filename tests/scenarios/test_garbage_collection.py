@@ -15,6 +15,7 @@ import pytest
 
 from agent.bucket.bucket_watch import BucketWatch
 from agent.bucket.cluster_identity import check_bucket
+from agent.cache.chunk_cache import ChunkCache
 from agent.lake.archiver import Archiver
 from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.leader import MaintenanceLeader
@@ -143,7 +144,9 @@ class World:
             entries_interval=20,
             bytes_interval=1 << 20,
         )
-        archiver = Archiver(parts.context(), lake=lake_of(parts, self.store), policy=ArchivePolicy())
+        archiver = Archiver(
+            parts.context(), lake=lake_of(parts, self.store), cache=ChunkCache(bytes_max=0), policy=ArchivePolicy()
+        )
         garbage_collector = GarbageCollector(
             parts.context(
                 store=self.store,

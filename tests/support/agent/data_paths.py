@@ -115,7 +115,10 @@ class DataPaths:
             confirmed_s=lambda: parts.clock.monotonic_s() if self.confirmed_s is None else self.confirmed_s,
         )
         self.archiver = Archiver(
-            parts.context(), lake=lake_of(parts, self.store), policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30)
+            parts.context(),
+            lake=lake_of(parts, self.store),
+            cache=self.cache,
+            policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
         )
 
     async def _pause(self, _seconds: float) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from agent.cache.chunk_cache import ChunkCache
 from agent.lake.archiver import Archiver
 from agent.lake.table_commits import TableCommits
 from coordinator.commands.commands import ChunkColumns, ChunksCommitted, ReplaceChunks
@@ -24,10 +25,12 @@ def archiver(
     *,
     policy: ArchivePolicy | None = None,
     is_authorizer_enabled: bool = False,
+    cache: ChunkCache | None = None,
 ) -> Archiver:
     return Archiver(
         replace(parts.context(), is_authorizer_enabled=is_authorizer_enabled),
         lake=lake_of(parts, store) if lake is None else lake,
+        cache=cache or ChunkCache(bytes_max=0),
         policy=policy or ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
     )
 

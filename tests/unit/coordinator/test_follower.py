@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from coordinator.apply import apply as apply_module
-from coordinator.codec.codec import decode
+from coordinator.codec.codec import WrittenEntry, decode, write
 from coordinator.codec.snapshot_wire import snapshot_shape
-from coordinator.commands.commands import AllocateProducerIds, CompareDigest, Done, RaiseRules, ReportTime
+from coordinator.commands.commands import AllocateProducerIds, CompareDigest, Done, Proposal, RaiseRules, ReportTime
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.follower import Follower
 from coordinator.ledger.port import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
 from coordinator.snapshot import digest, encode_snapshot
 from coordinator.state.state import ClusterState
-from protocol.types import Position, TopicId
+from protocol.types import Position, SessionId, TopicId
 from tests.support.commands.commands import Cluster, create, start
 
 IDENTITY = LedgerIdentity(cluster_id="cluster", incarnation=1)
@@ -143,6 +143,64 @@ class TestReceiving:
         cluster.do(RaiseRules(rules_version=99))
         with pytest.raises(LedgerCorrupt, match="rules 99 are in force"):
             Follower(IDENTITY).receive(cluster.records)
+
+
+class TestOwnEntries:
+    """An entry that this agent wrote is not read again, as long as its bytes come back as they were written."""
+
+    @staticmethod
+    def written(session: int = 1, number: int = 3) -> tuple[LedgerRecord, WrittenEntry]:
+        entry = write(
+            Proposal(time_ms=None, command=AllocateProducerIds(count=3)), RULES_NEWEST, SessionId(session), number
+        )
+        record = LedgerRecord(position=Position(4), session=SessionId(session), number=number, payload=entry.payload)
+        return record, entry
+
+    @staticmethod
+    def follower() -> Follower:
+        follower = Follower(IDENTITY)
+        follower.receive(Cluster.started(RULES_NEWEST).records)
+        return follower
+
+    def test_it_is_applied_as_it_was_written(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        record, entry = self.written()
+        reader, writer = self.follower(), self.follower()
+        reader.receive([record])
+        writer.expect(record.session, record.number, entry)
+        monkeypatch.delattr(apply_module, "decode")
+        (applied,) = writer.receive([record])
+        assert applied.proposal is entry.proposal
+        assert digest(writer.state) == digest(reader.state)
+
+    def test_what_is_written_equals_what_is_read(self) -> None:
+        record, entry = self.written()
+        assert entry.proposal == decode(record)
+
+    def test_s20_bytes_that_come_back_changed_are_damage(self) -> None:
+        record, entry = self.written()
+        follower = self.follower()
+        follower.expect(record.session, record.number, entry)
+        damaged = replace(record, payload=record.payload[:-1] + bytes([record.payload[-1] ^ 1]))
+        with pytest.raises(LedgerCorrupt, match="its checksum is"):
+            follower.receive([damaged])
+
+    def test_s20_so_are_the_bytes_of_another_entry(self) -> None:
+        record, entry = self.written()
+        other, _ = self.written(number=7)
+        follower = self.follower()
+        follower.expect(record.session, record.number, entry)
+        with pytest.raises(LedgerCorrupt, match="its checksum is"):
+            follower.receive([replace(record, payload=other.payload)])
+
+    def test_what_is_not_expected_any_more_is_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        record, entry = self.written()
+        follower = self.follower()
+        follower.expect(record.session, record.number, entry)
+        follower.expect_no_more(record.session, record.number)
+        follower.expect_no_more(record.session, record.number)
+        monkeypatch.delattr(apply_module, "decode")
+        with pytest.raises(NameError):
+            follower.receive([record])
 
 
 class TestDigestsThatAreAskedFor:
