@@ -892,6 +892,8 @@ DRAIN_QUIET_SECONDS = 1.0
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01
+DRAIN_LOGIN_SECONDS_MAX = 1.0
+"""How long a stopping agent waits for the ends of log-ins that are under way: each takes some round trips."""
 CUT_OFF_HOLD_SECONDS = 2.0
 """How long a request waits at an agent that is cut off from the ledger before its client is sent to another agent: most
 sessions are replaced in less, and where the whole ledger is away clients go round between agents no faster."""

@@ -12,7 +12,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.sockets import EVERY_ADDRESS, bound_socket
 from agent.server.connection_table import ConnectionTable
 from agent.server.slow_clients import sweep
-from protocol.limits import DRAIN_POLL_SECONDS, RECEIVE_STALLED_SECONDS_MAX
+from protocol.limits import DRAIN_LOGIN_SECONDS_MAX, DRAIN_POLL_SECONDS, RECEIVE_STALLED_SECONDS_MAX
 
 LISTEN_BACKLOG = 1024
 
@@ -59,19 +59,28 @@ class KafkaServer:
             self.table.take_back_unused_buffers(now_s)
 
     async def drain(self, seconds_max: float) -> None:
-        """Stop taking up requests, wait at most `seconds_max` for the answers of those taken up, then close all."""
+        """Let log-ins end, stop taking up requests, and close all once those taken up are answered.
+
+        That takes at most `seconds_max`. A connection that is lost in the middle of a log-in looks like a rejected one:
+        librdkafka reports an authentication error, and many applications end at that.
+        """
         table = self.table
-        table.is_draining = True
         self.close_listeners()
+        began_s = self._clock.monotonic_s()
+        await self._until(lambda: not table.unauthenticated, began_s + min(DRAIN_LOGIN_SECONDS_MAX, seconds_max))
+        table.is_draining = True
         for unauthenticated in list(table.unauthenticated):
             unauthenticated.abort()
         for connection in list(table.connections):
             connection.stop_reading()
-        deadline_s = self._clock.monotonic_s() + seconds_max
-        while any(c.is_owed_answer for c in table.connections) and self._clock.monotonic_s() < deadline_s:
-            await self._clock.sleep(DRAIN_POLL_SECONDS)
+        await self._until(lambda: not any(c.is_owed_answer for c in table.connections), began_s + seconds_max)
         for connection in list(table.connections):
             connection.close()
+
+    async def _until(self, is_so: Callable[[], bool], deadline_s: float) -> None:
+        """Return once it is so, or at the monotonic time `deadline_s`."""
+        while not is_so() and self._clock.monotonic_s() < deadline_s:
+            await self._clock.sleep(DRAIN_POLL_SECONDS)
 
     def close_listeners(self) -> None:
         """Close the ports, once or again. Connections stay."""
