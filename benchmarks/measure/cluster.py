@@ -1,8 +1,7 @@
 """How the cluster rows are measured: throughput, latency beside what it is made of, and what the requests cost.
 
 Rule: requests are those of the agents' own `/metrics`; raw PUTs and appends are measured in the same row, without a
-client beside them. Prices are those of Amazon S3 Standard in us-east-1, requests alone: nothing for storage, nothing
-for traffic within a region. Source: Amazon S3 pricing, "Requests & data retrievals", as known in November 2026.
+client beside them.
 """
 
 import time
@@ -14,13 +13,10 @@ from benchmarks.measure.agent_kernels import load_kernels
 from benchmarks.measure.exposition import STORE_REQUESTS, Samples
 from benchmarks.measure.rows import WARM_UP_SHARE, Bench
 from benchmarks.peers.cluster import ClusterServices, RunningCluster, increases
+from benchmarks.prices import requests_usd
 
 GIB = 1 << 30
 WARM_UP_MEGABYTES = 20
-USD_PER_PUT = 0.005 / 1000
-"""And per list; deleting is free."""
-USD_PER_GET = 0.0004 / 1000
-"""And per head."""
 
 
 def warm_up(bench: Bench, cluster: RunningCluster, case: Case) -> None:
@@ -87,7 +83,7 @@ def request_figures(before: Sequence[Samples], after: Sequence[Samples], *, seco
     asked = {name: increases(before, after, STORE_REQUESTS, name) for name in ("put", "get", "list", "head")}
     gib = max(increases(before, after, "penstock_produce_bytes_total"), 1.0) / GIB
     objects = max(increases(before, after, "penstock_intake_object_bytes_count"), 1.0)
-    usd = (asked["put"] + asked["list"]) * USD_PER_PUT + (asked["get"] + asked["head"]) * USD_PER_GET
+    usd = requests_usd(puts=asked["put"], lists=asked["list"], gets=asked["get"], heads=asked["head"])
     return {
         "puts_per_s": asked["put"] / seconds,
         "gets_per_s": asked["get"] / seconds,

@@ -6,6 +6,7 @@ Rule: pure; figures in, text out.
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.cases import Kind, PeerName
+from benchmarks.report.currency import mib_per_s_per_vcpu, store_figure, usd_per_gib
 from benchmarks.report.goals import judge
 from benchmarks.report.results import RowResult, is_lower_better, ratios
 from benchmarks.report.statistics import geometric_mean
@@ -23,7 +24,10 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     Kind.METADATA: ("chunks_per_s", "load_s", "memory_bytes_per_chunk"),
     Kind.OBJECT_REQUESTS: ("puts_per_gib", "gets_per_object", "mb_per_s"),
     Kind.CLUSTER_PRODUCE: ("mb_per_s", "raw_mb_per_s", "share_of_raw", "cpu_s_per_gb", "puts_per_gib"),
-    Kind.CLUSTER_COST: ("usd_per_tib", "puts_per_s", "gets_per_s", "puts_per_gib", "gets_per_gib", "p50_ms", "p99_ms"),
+    Kind.CLUSTER_COST: (
+        *("usd_per_tib", "puts_per_s", "gets_per_s", "puts_per_gib", "gets_per_gib", "p50_ms", "p99_ms"),
+        "cpu_s_per_gb",
+    ),
     Kind.CLUSTER_LATENCY: ("p50_ms", "p99_ms", "floor_ms", "raw_put_ms", "raw_append_ms", "p50_of_floor"),
     Kind.CLUSTER_RELAY: (
         *("heartbeat_added_ms", "heartbeat_direct_p50_ms", "heartbeat_direct_p99_ms"),
@@ -117,6 +121,10 @@ UNITS = {
     "unauthorized_cpu_s_per_gb": "CPU s/GB without an authorizer",
     "p50_of_floor": "p50 / (wait + PUT + append)",
 }
+CURRENCY_HEADER = (
+    ("", "MiB/s per vCPU", "", "", "CPU s/GB", "", "", "PUTs/GiB", "USD/GiB"),
+    ("row", *("Kafka", "Penstock", "with MinIO") * 2, "with MinIO", "with MinIO"),
+)
 HEADER = ("row", "metric", "better", "Kafka", "Penstock", "ratio", "with MinIO", "ratio")
 MEANS = (Kind.PRODUCE, Kind.PRODUCE_BULK, Kind.PRODUCE_PACED, Kind.CONSUME_MEMORY, Kind.CONSUME_ARCHIVE)
 MEAN_METRICS = ("mb_per_s", "cpu_s_per_gb", "peak_rss_mib")
@@ -129,6 +137,9 @@ def render(rows: Sequence[RowResult]) -> str:
     clusters = list(_cluster_lines(row for row in rows if row.case.agents))
     if clusters:
         parts.append("Clusters over etcd and MinIO\n" + aligned(clusters, texts=2))
+    currency = list(_currency_lines(rows))
+    if currency:
+        parts.append("Broker CPU and S3 requests\n" + aligned([*CURRENCY_HEADER, *currency], texts=1))
     means = list(_means(rows))
     if means:
         parts.append("Geometric means of the ratios\n" + aligned(means, texts=2))
@@ -141,7 +152,7 @@ def render(rows: Sequence[RowResult]) -> str:
 def row_line(row: RowResult) -> str:
     """One row in a line, for progress."""
     metric = METRICS[row.case.kind][0]
-    figures = (f"{peer.value} {_figure(row.figure(peer, metric))}" for peer in row.case.peers)
+    figures = (f"{peer.value} {figure_text(row.figure(peer, metric))}" for peer in row.case.peers)
     text = row.failure or f"{UNITS[metric]}: {', '.join(figures)}"
     return f"{row.case.name:<34} {text}"
 
@@ -158,7 +169,7 @@ def _lines(rows: Iterable[RowResult]) -> Iterator[tuple[str, ...]]:
             )
             ours_ratio, minio_ratio = (row.ratio(peer, metric) for peer in (PeerName.EMBEDDED, PeerName.MINIO))
             better = "less" if is_lower_better(metric) else "more"
-            cells = (_figure(kafka), _figure(ours), _ratio(ours_ratio), _figure(minio), _ratio(minio_ratio))
+            cells = (figure_text(kafka), figure_text(ours), _ratio(ours_ratio), figure_text(minio), _ratio(minio_ratio))
             yield (name, UNITS[metric], better, *cells)
             name = ""
 
@@ -170,8 +181,29 @@ def _cluster_lines(rows: Iterable[RowResult]) -> Iterator[tuple[str, ...]]:
             continue
         name = row.case.name
         for metric in METRICS[row.case.kind]:
-            yield (name, UNITS[metric], _figure(row.figure(PeerName.CLUSTER, metric)))
+            yield (name, UNITS[metric], figure_text(row.figure(PeerName.CLUSTER, metric)))
             name = ""
+
+
+def _currency_lines(rows: Iterable[RowResult]) -> Iterator[tuple[str, ...]]:
+    """The rows whose CPU or PUTs the table shows: a few seconds at a small rate count too little of either."""
+    for row in rows:
+        metrics = METRICS[row.case.kind]
+        if row.failure or not {"cpu_s_per_gb", "puts_per_gib"} & set(metrics):
+            continue
+        cpu = (
+            row.figure(PeerName.KAFKA, "cpu_s_per_gb"),
+            row.figure(PeerName.EMBEDDED, "cpu_s_per_gb"),
+            store_figure(row, "cpu_s_per_gb"),
+        )
+        usd = usd_per_gib(row)
+        yield (
+            row.case.name,
+            *(figure_text(mib_per_s_per_vcpu(value)) for value in cpu),
+            *map(figure_text, cpu),
+            figure_text(store_figure(row, "puts_per_gib")),
+            "-" if usd is None else f"{usd:.2g}",
+        )
 
 
 def _means(rows: Sequence[RowResult]) -> Iterator[tuple[str, ...]]:
@@ -183,7 +215,8 @@ def _means(rows: Sequence[RowResult]) -> Iterator[tuple[str, ...]]:
                 yield (kind.value, UNITS[metric], *map(_ratio, values))
 
 
-def _figure(value: float | None) -> str:
+def figure_text(value: float | None) -> str:
+    """A figure in three digits or so; a dash where there is none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"

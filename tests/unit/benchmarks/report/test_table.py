@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from benchmarks.cases import Kind
+from benchmarks.report.results import RowResult
 from benchmarks.report.table import aligned, render, row_line
 from tests.support.benchmark_rows import made_row
 
@@ -68,6 +69,29 @@ def test_what_was_not_measured_is_a_dash() -> None:
     row = made_row(Kind.RAW_PUT, minio={"mb_per_s": 200.0})
     line = next(line for line in render([row]).splitlines() if line.startswith("raw-put"))
     assert line.split() == ["raw-put", "MB/s", "more", "-", "-", "-", "200", "-"]
+
+
+def currency_lines(*rows: RowResult) -> list[list[str]]:
+    """The lines below the two headings of the table of CPU and requests, split at blanks."""
+    _, _, table = render(rows).partition("Broker CPU and S3 requests\n")
+    return [line.split() for line in table.partition("\n\n")[0].splitlines()[2:]]
+
+
+def test_a_row_with_cpu_has_it_as_mib_per_vcpu_too_with_the_peer_beside() -> None:
+    kafka, embedded, minio = ({"cpu_s_per_gb": seconds} for seconds in (4.0, 8.0, 16.0))
+    (line,) = currency_lines(made_row(Kind.CONSUME_MEMORY, kafka=kafka, embedded=embedded, minio=minio))
+    assert line[-8:] == ["238", "119", "59.6", "4.00", "8.00", "16.0", "-", "-"]
+
+
+def test_a_row_with_puts_has_their_price() -> None:
+    row = made_row(Kind.OBJECT_REQUESTS, minio={"puts_per_gib": 128.0})
+    assert currency_lines(row) == [["object-requests", *"------", "128", "0.00064"]]
+
+
+def test_failed_rows_and_kinds_whose_cpu_says_nothing_are_not_in_the_table_of_cpu() -> None:
+    latency = made_row(Kind.LATENCY, kafka={"cpu_s_per_gb": 4.0})
+    failed = made_row(Kind.PRODUCE, kafka={"cpu_s_per_gb": 4.0}, failure="away")
+    assert currency_lines(latency, failed) == []
 
 
 def test_means_are_shown_for_each_kind_and_metric_that_has_ratios() -> None:
