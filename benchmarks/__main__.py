@@ -12,9 +12,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 from benchmarks.cases import Case, PeerName, cases
 from benchmarks.report import result_file
+from benchmarks.report.plots import write_plots
 from benchmarks.report.results import RowResult
 from benchmarks.report.table import render
 from benchmarks.run import FAILURES, measure_rows, say, started
@@ -51,6 +53,7 @@ def main() -> int:
     try:
         if options.report:
             print(render(result_file.read(options.report)), end="")
+            _plot(options.report, options)
             return 0
         before = result_file.read(options.resume) if options.resume else []
     except result_file.UnreadableResult as error:
@@ -94,7 +97,15 @@ def _run(options: argparse.Namespace, chosen: Sequence[Case], before: Sequence[R
     print(render(in_order(rows)), end="")
     if rows:
         say(f"every figure: benchmarks/results/{options.name}.json")
+        _plot(options.name, options)
     return 1 if is_interrupted or any(row.failure for row in rows) else 0
+
+
+def _plot(name: str, options: argparse.Namespace) -> None:
+    """Draws a result if that is asked for."""
+    if options.plots:
+        for path in write_plots(name, options.plots):
+            say(f"plot: {path}")
 
 
 def rows_to_keep(rows: Sequence[RowResult], chosen: Sequence[Case]) -> list[RowResult]:
@@ -131,6 +142,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--name", default="", help="of the file in benchmarks/results (the time)")
     parser.add_argument("--resume", metavar="NAME", default="", help="measure what a result lacks, and add it there")
     parser.add_argument("--report", metavar="NAME", default="", help="print the table of a result, measure nothing")
+    parser.add_argument("--plots", metavar="DIR", type=Path, help="write plots of the result there, as SVG")
     parser.add_argument("--list", action="store_true", help="print the names of the rows")
     options = parser.parse_args()
     quick = "-quick" if options.quick else ""

@@ -7,13 +7,15 @@ import json
 import os
 import platform
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from agent.runtime.version import VERSION
-from benchmarks.cases import cases
+from benchmarks.cases import PeerName, cases
 from benchmarks.report.results import RowResult, read_row
 from benchmarks.schedule import Scale
 
@@ -50,9 +52,24 @@ def write(name: str, rows: Sequence[RowResult], scale: Scale, round_count: int, 
 def read(name: str) -> list[RowResult]:
     """The rows of a result that are still measured, failed ones too. Raises `UnreadableResult`."""
     known = {case.plain_name: case for case in cases()}
+    with _readable(name) as result:
+        return [row for row in (read_row(found, known) for found in result["rows"]) if row is not None]
+
+
+def source(name: str) -> str:
+    """What a result compares, when and where it was measured, in a line. Raises `UnreadableResult`."""
+    with _readable(name) as result:
+        day, cores, rounds = str(result["finished"])[:10], result["machine"]["cores"], result["rounds"]
+        has_kafka = any(PeerName.KAFKA.value in row["rounds"] for row in result["rows"])
+        beside = f" and Apache Kafka {result['kafka']}" if has_kafka else ""
+        return f"{name}, {day}: Penstock {result['penstock']}{beside} on {cores} cores, medians of {rounds} rounds"
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[Any]:
+    """A result's JSON; what is wrong with it in the body, too, is `UnreadableResult`."""
     try:
-        rows = json.loads(place(name).read_text(encoding="utf-8"))["rows"]
-        return [row for row in (read_row(found, known) for found in rows) if row is not None]
+        yield json.loads(place(name).read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnreadableResult(f"there is no readable result {name!r} in benchmarks/results: {error!r}") from error
 

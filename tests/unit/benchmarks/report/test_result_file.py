@@ -10,7 +10,7 @@ import pytest
 from benchmarks.__main__ import FULL, cases_to_measure, in_order, rows_to_keep
 from benchmarks.cases import Case, Kind, PeerName, cases
 from benchmarks.report import result_file
-from benchmarks.report.result_file import UnreadableResult, read, write
+from benchmarks.report.result_file import UnreadableResult, read, source, write
 from benchmarks.report.results import RowResult
 from benchmarks.report.table import render
 
@@ -52,6 +52,16 @@ def test_a_result_describes_the_machine_without_its_name_or_paths(folder: Path) 
     assert str(folder) not in text
 
 
+def test_the_source_of_a_result_is_named_in_a_line(folder: Path) -> None:
+    save([found(FIRST)])
+    line = source("run")
+    assert line.startswith("run, 20")
+    assert " and Apache Kafka 4.3.1 on " in line
+    assert line.endswith(" cores, medians of 3 rounds")
+    save([RowResult(case=FIRST, rounds={PeerName.CLUSTER: [{"mb_per_s": 1.0}]})])
+    assert "Kafka" not in source("run")
+
+
 def test_a_row_that_is_not_measured_any_more_is_left_out(folder: Path) -> None:
     save([found(FIRST)])
     path = folder / "run.json"
@@ -63,8 +73,9 @@ def test_a_row_that_is_not_measured_any_more_is_left_out(folder: Path) -> None:
 def test_what_is_no_result_is_refused(folder: Path, text: str | None) -> None:
     if text is not None:
         (folder / "run.json").write_text(text)
-    with pytest.raises(UnreadableResult, match="'run'"):
-        read("run")
+    for use in (read, source):
+        with pytest.raises(UnreadableResult, match="'run'"):
+            use("run")
 
 
 def test_a_resumed_run_measures_what_is_missing() -> None:
