@@ -1,11 +1,11 @@
 """All agents behind one address, of a node's port and of `kubectl port-forward`: groups form, and outlive a restart."""
 
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -61,11 +61,13 @@ def test_groups_of_four_libraries_outlive_a_rolling_restart(
             behind_a_node.bootstrap, producer.topic, producer.partitions, program=program, folder=tmp_path
         )
         with ExitStack() as stack:
-            for member in chain(*(group.members for group in groups)):
-                stack.enter_context(member)
-            for group in groups:
-                seconds = wait_until(group.is_shared_out, f"the shares of {group.name}")
-                note(f"one address: {group.name} shared its partitions after {seconds:.1f} s more")
+            for group in groups:  # one after the other: two cores would start them all at once more slowly
+                began_s = time.monotonic()
+                for member in group.members:
+                    stack.enter_context(member)
+                wait_until(group.is_shared_out, f"the shares of {group.name}")
+                seconds = time.monotonic() - began_s
+                note(f"one address: {group.name} shared its partitions {seconds:.1f} s after its programs began")
                 assert seconds < SHARED_OUT_SECONDS_MAX or not is_idle, group.name
             losses = {group.name: group.losses_count for group in groups}
             behind_a_node.restart_agents()
