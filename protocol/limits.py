@@ -716,8 +716,11 @@ ARCHIVE_READS_IN_FLIGHT_MAX = 4
 ARCHIVE_BATCH_BYTES_TARGET = 256 * KIB
 """Record batches made out of archived rows are about this large before compression, less where the topic's
 max.message.bytes is; a larger record goes alone, compressed where it is above that."""
-FOOTER_READ_BYTES = 64 * KIB
-"""Read from the end of a Parquet file at first; a longer footer costs a second request."""
+FOOTER_READ_BYTES_MIN = 64 * KIB
+FOOTER_READ_SHARE = 512
+FOOTER_READ_BYTES_MAX = 512 * KIB
+"""Read from the end of a Parquet file at first: that part of the file, within these bounds. A longer footer costs a
+second request. A row group of the raw columns has 0.9 KiB in footer and checksums, for 1 to 2 MiB of the file."""
 FOOTERS_CACHED_MAX = 1_000
 SMALL_FILE_BYTES_MAX = 512 * KIB
 """A Parquet file up to this is read whole: a request costs about as much as that much transfer."""

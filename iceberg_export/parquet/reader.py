@@ -16,14 +16,19 @@ from iceberg_export.parquet.single_flight import ReadOnce
 from iceberg_export.rows.checksums import tail_bytes
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.executor import RunInThread
-from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained
+from iceberg_export.rows.footer import (
+    FOOTER_TAIL_BYTES,
+    FileUnreadable,
+    Footer,
+    damage_contained,
+    tail_bytes_first,
+)
 from iceberg_export.rows.kafka_rows import encode_rows
 from iceberg_export.rows.schema import TYPED_METADATA_KEY
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.typed.columns import TypedColumns, decode
 from protocol.limits import (
     ARCHIVE_BATCH_BYTES_TARGET,
-    FOOTER_READ_BYTES,
     FOOTERS_CACHED_MAX,
     MESSAGE_BYTES_MAX_DEFAULT,
     ROW_GROUPS_CACHED_BYTES_MAX,
@@ -202,7 +207,7 @@ class ParquetReader:
             object_bytes = (await self._store.head(object_key)).size_bytes
         if object_bytes < FOOTER_TAIL_BYTES:
             raise FileUnreadable(f"{object_key} has {object_bytes} bytes, too few for a Parquet file")
-        count = min(FOOTER_READ_BYTES, object_bytes)
+        count = tail_bytes_first(object_bytes)
         tail: Buffer
         if object_bytes <= self._small_file_bytes_max:
             count = object_bytes

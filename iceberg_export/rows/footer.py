@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from protocol.limits import FOOTER_READ_BYTES_MAX, FOOTER_READ_BYTES_MIN, FOOTER_READ_SHARE
 from storage.object_store import Buffer, ObjectDamaged, StoreError
 
 if TYPE_CHECKING:
@@ -96,6 +97,12 @@ class Footer:
     """True where the file keeps header keys as bytes, too (`header_keys`)."""
     checksums: ByteChecks | None = None
     """The checksums of all bytes before the footer; None for a file from before checksums."""
+
+
+def tail_bytes_first(object_bytes: int) -> int:
+    """The bytes from the end of a file to request first. They nearly always have its footer and its checksums."""
+    share = min(object_bytes // FOOTER_READ_SHARE, FOOTER_READ_BYTES_MAX)
+    return min(max(share, FOOTER_READ_BYTES_MIN), object_bytes)
 
 
 def footer_bytes(tail: Buffer) -> int:

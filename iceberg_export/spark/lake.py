@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from iceberg_export.rows.footer import FileUnreadable
+from iceberg_export.rows.footer import FileUnreadable, tail_bytes_first
 from iceberg_export.rows.footer_text import read_footer_text
 from iceberg_export.rows.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
@@ -29,7 +29,6 @@ from iceberg_export.tail.manifest import (
     TailTopic,
 )
 from protocol.limits import (
-    FOOTER_READ_BYTES,
     SPARK_FILES_CACHED_MAX,
     SPARK_FOOTERS_IN_FLIGHT_MAX,
     SPARK_SPANS_CACHED_MAX,
@@ -194,7 +193,7 @@ class SparkLake:
     def _cache_spans(self, files: Sequence[DataFile]) -> None:
         in_flight: list[tuple[DataFile, Future[bytes]]] = []
         for file in files:
-            count = min(FOOTER_READ_BYTES, file.object_bytes)
+            count = tail_bytes_first(file.object_bytes)
             in_flight.append((file, self.bucket.begin_range(file.key, file.object_bytes - count, count)))
         for file, future in in_flight:
             self._spans[file.key] = self._read_spans(file, future.result())

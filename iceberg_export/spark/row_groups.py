@@ -22,11 +22,11 @@ from iceberg_export.parquet.arrow_reader import columns_in_file, with_values
 from iceberg_export.parquet.file_window import BytesInMemory
 from iceberg_export.rows import schema
 from iceberg_export.rows.checksums import tail_bytes
-from iceberg_export.rows.footer import FileUnreadable, Footer, damage_contained
+from iceberg_export.rows.footer import FileUnreadable, Footer, damage_contained, tail_bytes_first
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST, Arrow
 from iceberg_export.spark.planning import FilePiece, OffsetRange
-from protocol.limits import FOOTER_READ_BYTES, READ_GAP_BYTES_MAX, SPARK_FILE_RUN_BYTES
+from protocol.limits import READ_GAP_BYTES_MAX, SPARK_FILE_RUN_BYTES
 from storage.read_plan import PlannedRead, plan_reads
 from storage.refs import ByteRange
 
@@ -76,7 +76,7 @@ def begin_end(bucket: Bucket, piece: FilePiece) -> "Future[bytes]":
     It is for the whole file where that costs less than a second request.
     """
     size = piece.object_bytes
-    count = size if size <= READ_GAP_BYTES_MAX else FOOTER_READ_BYTES
+    count = size if size <= READ_GAP_BYTES_MAX else tail_bytes_first(size)
     return bucket.begin_range(piece.key, size - count, count)
 
 

@@ -338,7 +338,7 @@ def test_a_task_of_spark_reads_more_than_it_asks_for_at_once_and_a_manifest_is_w
     assert limits.SPARK_SPLIT_BYTES_MIN < limits.SPARK_FILE_RUN_BYTES < limits.SPARK_SPLIT_BYTES_MAX
     assert limits.ROW_GROUP_BYTES_TARGET <= limits.SPARK_FILE_RUN_BYTES <= limits.READ_BYTES_MAX
     assert limits.TAIL_INTERVAL_MS_DEFAULT / 1000 < limits.SPARK_PAUSES_MAX
-    assert limits.FOOTER_READ_BYTES <= limits.READ_GAP_BYTES_MAX
+    assert limits.FOOTER_READ_BYTES_MIN < limits.FOOTER_READ_BYTES_MAX <= limits.READ_GAP_BYTES_MAX
     assert limits.SPARK_FILES_AHEAD_MAX * limits.READ_GAP_BYTES_MAX <= limits.SPARK_FILE_RUN_BYTES
     assert limits.SPARK_FILES_CACHED_MAX <= limits.SPARK_SPANS_CACHED_MAX
 

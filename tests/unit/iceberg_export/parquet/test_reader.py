@@ -21,10 +21,12 @@ from iceberg_export.parquet.reader import (
 )
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter
+from iceberg_export.rows.checksums import tail_bytes
 from iceberg_export.rows.columns import BinaryColumn, RecordRows
 from iceberg_export.rows.executor import P, T
-from iceberg_export.rows.footer import FileUnreadable
+from iceberg_export.rows.footer import FileUnreadable, tail_bytes_first
 from iceberg_export.rows.kafka_rows import encode_rows
+from protocol.limits import FOOTER_READ_BYTES_MIN
 from protocol.records.batch import walk_batches
 from protocol.records.compression import Compression
 from protocol.records.records import warm_kernels
@@ -148,6 +150,30 @@ async def test_a_small_file_is_one_request(footers_max: int) -> None:
     for wanted in (file.partitions[0][1][0], chunk):
         assert read_batches(await reader.read("lake/f", wanted, Compression.NONE)).records == RECORDS
     assert (gets.count, heads.count) == (1, 0)
+
+
+async def test_the_footer_of_a_full_size_file_is_one_request() -> None:
+    """Its row groups are small, so it is longer than that of most files."""
+    row_groups = 100
+    with ArchiveWriter(topic_id=TopicId(bytes(16)), row_group_bytes_target=1) as writer:
+        records = make_batch([Record(offset=offset, timestamp=5, value=b"v") for offset in range(row_groups)])
+        writer.add(SourceChunk(PartitionIndex(0), Offset(0), Offset(row_groups), NO_TIMESTAMP, records))
+        data = b"".join(writer.finish().parts)
+    assert tail_bytes(data, len(data)) > FOOTER_READ_BYTES_MIN
+    store, gets = MemoryStore(), Requests()
+    # Only the end is read here, so zeros replace the values of a file of this size.
+    await store.put("lake/f", [bytes(64 << 20), data])
+    reader = ParquetReader(
+        store=MeteredStore(store, observer_of=lambda name: gets if name == "get" else Requests(), monotonic_s=float),
+        run_in_thread=asyncio.to_thread,
+    )
+    assert (await reader.describe("lake/f")).record_count == row_groups
+    assert gets.count == 1
+
+
+def test_the_first_read_of_a_footer_is_a_part_of_the_file_within_bounds() -> None:
+    sizes = [100, 1 << 20, 128 << 20, 4 << 30]
+    assert [tail_bytes_first(size) for size in sizes] == [100, 64 << 10, 256 << 10, 512 << 10]
 
 
 async def test_a_small_file_that_came_damaged_is_read_again() -> None:

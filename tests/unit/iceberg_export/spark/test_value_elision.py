@@ -74,7 +74,7 @@ def test_who_wants_no_values_reads_none_of_their_columns(bucket: Bucket, monkeyp
     monkeypatch.setattr(bucket, "begin_range", begin_range)
     # As of a file that is too large to be read whole.
     monkeypatch.setattr(row_groups, "READ_GAP_BYTES_MAX", 0)
-    monkeypatch.setattr(row_groups, "FOOTER_READ_BYTES", 8)
+    monkeypatch.setattr(row_groups, "tail_bytes_first", lambda _: 8)
     assert read(bucket, "offset") == [{"offset": offset} for offset in range(len(VALUES))]
     without = sum(read_bytes)
     read_bytes.clear()
