@@ -14,13 +14,10 @@ def count_zone_bytes(services: Services, request: Request, direction: str, byte_
     """Count the bytes of records in a request or an answer. `rack`: the consumer's own, where it names one."""
     if byte_count == 0:
         return
-    zone = rack or services.zone_of(request)
     own = services.state.sessions.get(services.ledger.session)
-    own_zone = None if own is None else own.zone
-    services.metrics.zone_bytes.labels(direction, _compared(zone, own_zone)).inc(byte_count)
-
-
-def _compared(zone: str | None, own_zone: str | None) -> str:
-    if not zone or not own_zone:
-        return UNKNOWN
-    return SAME if zone == own_zone else OTHER
+    compared = UNKNOWN
+    if own is not None and own.zone:
+        zone = rack or services.zone_of(request)
+        if zone:
+            compared = SAME if zone == own.zone else OTHER
+    services.metrics.zone_bytes_of(direction, compared).inc(byte_count)

@@ -5,6 +5,7 @@ its own registry. Metrics of the whole cluster are in `agent.views.cluster_metri
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from prometheus_client import (
@@ -228,11 +229,13 @@ class Metrics:
         )
         self.topics_in = TopicTraffic("in", topic_bytes, topic_records)
         self.topics_out = TopicTraffic("out", topic_bytes, topic_records)
-        self.zone_bytes = self._counter(
+        zone_bytes = self._counter(
             "zone_bytes",
             "Bytes of record batches to and from clients, by whether they are in the agent's zone: yes, no or unknown.",
             ("direction", "same_zone"),
         )
+        self.zone_bytes_of = cache(zone_bytes.labels)
+        """The bytes of one direction and one of yes, no and unknown."""
         self.fetch_missing_objects = self._counter(
             "fetch_missing_objects",
             "Partition fetches that failed because an object is missing from the bucket. The log names the object.",
