@@ -389,6 +389,9 @@ READ_CACHE_BYTES_MAX = 1024 * 1024 * MIB
 READ_CACHE_ENTRY_BYTES = KIB
 """The bytes that an entry of the read cache takes beside its payload, about: its key, its index of batches, the
 allocator's."""
+PRODUCED_CHUNK_BYTES_MIN = 4 * KIB
+"""Smaller chunks are not served out of the read cache any more once they are archived: to read the archive costs less,
+as it joins them (`benchmarks.micro.behind`)."""
 FETCH_READS_BYTES_MAX = 256 * MIB
 """The bytes that all fetches together may be reading, as they are served; beyond it a fetch waits for its turn, or
 answers without records. While bytes are made ready they are there twice."""

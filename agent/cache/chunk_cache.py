@@ -2,19 +2,23 @@
 
 A chunk's bytes never change once it is in the index, so no entry becomes stale; entries of a damaged object are dropped
 (`drop_chunks`, `drop_object`). The least recently used entry is dropped first when the bound is reached.
+
+A chunk that an archive pass has replaced stays until it is dropped. Some chunks of `put_produced` are found by their
+offsets then, and all others are not found any more.
 """
 
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
+from agent.cache.produced_chunks import PartitionChunks, ProducedChunk, may_outlive_pass
 from coordinator.state.chunk_index import ChunkRef
 from protocol.limits import READ_CACHE_ENTRY_BYTES
 from protocol.records.batch import read_header
 from protocol.records.compression import Compression
-from protocol.types import ObjectId
+from protocol.types import ObjectId, PartitionIndex, TopicId
 from protocol.wire import Buffer
 
 ChunkKey = Hashable
@@ -45,12 +49,14 @@ class ServedChunk:
     which the cyclic garbage collector tracks.
     """
 
-    __slots__ = ("_batches", "buffer")
+    __slots__ = ("_batches", "buffer", "produced_with")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         """Never changed after it is set: answers in flight refer to it."""
         self._batches: _Batches | None = None
+        self.produced_with: PartitionChunks | None = None
+        """The chunks of its partition among which the cache finds it by its offsets, if it does."""
 
     def _find_batches(self) -> _Batches:
         batches = _Batches(array("q"), array("q"))
@@ -122,6 +128,8 @@ class ChunkCache:
         self.bytes_max = bytes_max
         self._entries: OrderedDict[ChunkKey, ServedChunk | _WholeObject] = OrderedDict()
         """Chunks and whole objects, the least recently used first."""
+        self._produced: dict[tuple[TopicId, PartitionIndex], PartitionChunks] = {}
+        """Chunks by their offsets; a partition without any has no item."""
         self.bytes_held = 0
         """The bytes that all entries count towards the bound."""
         self.hits_count = 0
@@ -152,6 +160,50 @@ class ChunkCache:
         """Add a chunk, unless it takes more than the bound. Others are dropped for it."""
         self._add(chunk_key(chunk, compression), served)
 
+    def put_produced(
+        self,
+        partition: tuple[TopicId, PartitionIndex],
+        chunk: ChunkRef,
+        served: ServedChunk,
+        batch_is_transactional: Sequence[int],
+    ) -> None:
+        """Add an intake chunk as `put` does. If it `may_outlive_pass`, it is found by its offsets, too."""
+        key = chunk_key(chunk, Compression.NONE)
+        if not self._add(key, served) or not may_outlive_pass(len(served.buffer), batch_is_transactional):
+            return
+        chunks = self._produced.get(partition)
+        if chunks is None:
+            chunks = self._produced[partition] = PartitionChunks(partition)
+        chunks.add(ProducedChunk(key, chunk.offset_first, chunk.offset_end))
+        served.produced_with = chunks
+
+    def produced_range(
+        self, partition: tuple[TopicId, PartitionIndex], offset: int, offset_end: int
+    ) -> tuple[int, int] | None:
+        """The first offset and the end of the produced chunks that hold `[offset, offset_end)`.
+
+        None where some of them are not in the cache. Does not count as a use of them.
+        """
+        chunks = self._produced.get(partition)
+        return None if chunks is None else chunks.range_around(offset, offset_end)
+
+    def produced_from(
+        self, partition: tuple[TopicId, PartitionIndex], offset: int, offset_end: int
+    ) -> Iterator[tuple[ProducedChunk, ServedChunk]]:
+        """The produced chunks that hold `[offset, offset_end)`, each of which counts as used when it is returned.
+
+        The cache must not change until the iteration ends.
+        """
+        chunks = self._produced.get(partition)
+        if chunks is None:
+            return
+        for chunk in chunks.chunks_from(offset, offset_end):
+            served = self._entries[chunk.key]
+            assert isinstance(served, ServedChunk)
+            self.hits_count += 1
+            self._entries.move_to_end(chunk.key)
+            yield chunk, served
+
     def object(self, object_id: ObjectId) -> memoryview | None:
         """A whole object's bytes; None where they are not in the cache."""
         whole = self._entries.get(object_id)
@@ -168,13 +220,12 @@ class ChunkCache:
     def drop_chunks(self, object_id: ObjectId) -> None:
         """Drop all chunks of an object. Walks over every key: for damaged objects, not for each read."""
         for key in [key for key in self._entries if isinstance(key, tuple) and key[0] == object_id]:
-            self.bytes_held -= _entry_bytes(self._entries.pop(key))
+            self._drop(key)
 
     def drop_object(self, object_id: ObjectId) -> None:
         """Drop a whole object, where it is in the cache."""
-        whole = self._entries.pop(object_id, None)
-        if whole is not None:
-            self.bytes_held -= _entry_bytes(whole)
+        if object_id in self._entries:
+            self._drop(object_id)
 
     def note_copied(self, chunk: ChunkRef) -> None:
         """Note that the chunk was copied out of its whole object. The object is dropped with its last chunk."""
@@ -184,15 +235,25 @@ class ChunkCache:
             if len(whole.copied_chunks) >= whole.chunks_count:
                 self.drop_object(chunk.object_id)
 
-    def _add(self, key: ChunkKey, entry: ServedChunk | _WholeObject) -> None:
+    def _add(self, key: ChunkKey, entry: ServedChunk | _WholeObject) -> bool:
+        """Whether the entry is in the cache because of this call."""
         # An entry under the same key has the same bytes.
         if key in self._entries or _entry_bytes(entry) > self.bytes_max:
-            return
+            return False
         self._entries[key] = entry
         self.bytes_held += _entry_bytes(entry)
         while self.bytes_held > self.bytes_max:
-            _, dropped = self._entries.popitem(last=False)
-            self.bytes_held -= _entry_bytes(dropped)
+            self._drop(next(iter(self._entries)))
+        return True
+
+    def _drop(self, key: ChunkKey) -> None:
+        dropped = self._entries.pop(key)
+        self.bytes_held -= _entry_bytes(dropped)
+        if isinstance(dropped, ServedChunk) and dropped.produced_with is not None:
+            chunks, dropped.produced_with = dropped.produced_with, None
+            chunks.remove(read_header(dropped.buffer, 0).base_offset)
+            if not chunks:
+                del self._produced[chunks.partition]
 
 
 def _entry_bytes(entry: ServedChunk | _WholeObject) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from coordinator.configs.topic_configs import effective
-from coordinator.state.chunk_index import MARKER_BYTES, ChunkRef
+from coordinator.state.chunk_index import MARKER_BYTES, ChunkIndex, ChunkRef
 from coordinator.state.state import PartitionState, TopicState
 from protocol.records.compression import Compression
 
@@ -35,6 +35,22 @@ def chunks_from(
             break
         row += 1
     return chunks
+
+
+def has_every_record(index: ChunkIndex, offset_first: int, offset_end: int) -> bool:
+    """Whether the archive has a record for each offset of `[offset_first, offset_end)`.
+
+    Then these are the records that were produced there: none was aborted, was given up as damaged, or was dropped
+    later. So batches that were produced at these offsets may be served in place of the archive's (safety rule S5).
+    """
+    if offset_first < index.first:
+        return False
+    for chunk in index.rows_from(offset_first):
+        if chunk.offset_first >= offset_end:
+            break
+        if not chunk.is_archived or chunk.row_count != chunk.offset_end - chunk.offset_first:
+            return False
+    return offset_end <= index.end
 
 
 def expected_bytes(chunk: ChunkRef, bytes_max: int) -> int:

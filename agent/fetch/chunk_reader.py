@@ -8,23 +8,25 @@ or an error, and goes on when the requests that wait for it are cancelled.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from agent.cache.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
+from agent.fetch.chunk_plan import has_every_record
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.object_demand import ObjectDemand
 from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.fetch.served_chunks import serve_intake, serve_marker
+from agent.ledger.apply_loop import PartitionKey
 from agent.runtime.threads import run_in_thread
-from coordinator.state.chunk_index import NO_OBJECT, ChunkRef
+from coordinator.state.chunk_index import NO_OBJECT, ChunkIndex, ChunkRef
 from coordinator.state.state import ClusterState, ObjectState
 from protocol.errors import InvalidBatch
 from protocol.limits import OBJECT_BYTES_READ_WHOLE_MAX
 from protocol.records.compression import Compression
-from protocol.types import ObjectId
+from protocol.types import ObjectId, Offset
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 from storage.read_plan import plan_reads
 from storage.refs import ByteRange, ObjectKind
@@ -146,6 +148,19 @@ class ChunkReader:
 
     def _get(self, chunk: ChunkRef, compression: Compression) -> ServedChunk | None:
         return serve_marker(chunk) if chunk.object_id == NO_OBJECT else self._cache.get(chunk, compression)
+
+    def has_produced(self, key: PartitionKey, index: ChunkIndex, chunk: ChunkRef, offset: int) -> bool:
+        """Whether what was produced from `offset` to the end of an archived chunk is in memory, and may be served."""
+        if not chunk.is_archived:
+            return False
+        produced = self._cache.produced_range(key, offset, chunk.offset_end)
+        return produced is not None and has_every_record(index, *produced)
+
+    def produced(self, key: PartitionKey, chunk: ChunkRef, offset: int) -> Iterator[tuple[ChunkRef, ServedChunk]]:
+        """Parts of an archived chunk from `offset` on, as they were produced: only where `has_produced` says so."""
+        for part, served in self._cache.produced_from(key, offset, chunk.offset_end):
+            offsets = Offset(part.offset_first), Offset(part.offset_end)
+            yield chunk._replace(offset_first=offsets[0], offset_end=offsets[1]), served
 
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
         """Whether the chunk is neither in memory nor being read."""

@@ -228,8 +228,12 @@ class FetchPlanner:
             bytes_max = min(bytes_left, requested.partition_max_bytes)
             end = visible_end(readable.partition, self._isolation)
             chunks = chunks_from(readable.partition, requested.fetch_offset, bytes_max, offset_end=end)
-            if chunks:
-                compression = archive_compression(readable.topic, self._broker_configs)
+            if not chunks:
+                continue
+            compression = archive_compression(readable.topic, self._broker_configs)
+            if self._reads.has_produced(readable.key, chunks[0], requested.fetch_offset, compression):
+                bytes_left -= expected_bytes(chunks[0], bytes_max)  # nothing is read for it
+            else:
                 bytes_left -= plan.add(chunks, compression, bytes_max, self._memory)
         return plan
 

@@ -115,7 +115,10 @@ class ReadAhead:
         missing: list[ChunkRef] = []
         bytes_ahead = 0
         for chunk in chunks_ahead(partition, step.offset_next, min(step.bytes_max, READ_AHEAD_PARTITION_BYTES_MAX)):
-            is_missing = self._reader.is_missing(chunk, step.compression)
+            offset = max(step.offset_next, chunk.offset_first)
+            is_missing = self._reader.is_missing(chunk, step.compression) and not self._reader.has_produced(
+                step.key, partition.index, chunk, offset
+            )
             if is_missing:
                 missing.append(chunk)
             if chunk.offset_first >= step.offset_next and (is_missing or chunk.is_archived):

@@ -5,7 +5,7 @@ again behind a barrier. A store that does not answer costs a fetch FETCH_READ_SE
 Source: org.apache.kafka.server.ReplicaManager.readFromLog (Kafka 4.3), KIP-74, KIP-98.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from agent.cache.chunk_cache import ServedChunk
@@ -18,7 +18,7 @@ from agent.fetch.read_budget import Reservation
 from agent.fetch.sessions import RequestedPartition
 from agent.fetch.steps import BARRIER, FetchInputs, ReadChunks, Steps
 from agent.ledger.apply_loop import PartitionKey
-from coordinator.state.chunk_index import ChunkRef
+from coordinator.state.chunk_index import ChunkIndex, ChunkRef
 from protocol.errors import ErrorCode
 from protocol.limits import READ_PLANS_MAX
 from protocol.records.compression import Compression
@@ -40,6 +40,14 @@ class ChunkMemory(Protocol):
 
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
         """Whether the chunk is neither in memory nor being read."""
+        ...
+
+    def has_produced(self, key: PartitionKey, index: ChunkIndex, chunk: ChunkRef, offset: int) -> bool:
+        """Whether what was produced from `offset` to the end of an archived chunk is in memory, and may be served."""
+        ...
+
+    def produced(self, key: PartitionKey, chunk: ChunkRef, offset: int) -> Iterator[tuple[ChunkRef, ServedChunk]]:
+        """Parts of an archived chunk from `offset` on, as they were produced: only where `has_produced` says so."""
         ...
 
 
@@ -151,9 +159,16 @@ class RecordReads:
         visible_until = read.last_stable if is_committed else read.high_watermark
         aborted = AbortedTransactions(Offset(offset)) if is_committed else None
         while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, visible_until, aborted):
-            compressions = [step.compression] * len(chunks)
-            served_chunks = yield from self.read(chunks, compressions, reservation, is_more=bool(read.records))
-            for chunk, served in zip(chunks, served_chunks, strict=False):
+            pieces: Iterable[tuple[ChunkRef, ServedChunk]]
+            is_cut_short = False
+            if self.has_produced(step.key, chunks[0], offset, step.compression):
+                pieces = self._memory.produced(step.key, chunks[0], offset)
+            else:
+                compressions = [step.compression] * len(chunks)
+                served_chunks = yield from self.read(chunks, compressions, reservation, is_more=bool(read.records))
+                pieces = zip(chunks, served_chunks, strict=False)
+                is_cut_short = len(served_chunks) < len(chunks)
+            for chunk, served in pieces:
                 if read.records and chunk.offset_first < offset:
                     # An archive pass joined it with chunks of this answer: some clients would read these records twice.
                     return
@@ -169,7 +184,7 @@ class RecordReads:
                 if not part.reaches_end or read.record_bytes >= bytes_max:
                     return
                 offset = chunk.offset_end
-            if read.records and len(served_chunks) < len(chunks):
+            if read.records and is_cut_short:
                 return
         if not read.records:
             raise ObjectMissing(f"offset {offset} is not in the state any more")
@@ -182,6 +197,13 @@ class RecordReads:
         if partition is None or not chunks or aborted is None:
             return chunks
         return chunks if aborted.plan(partition, offset, chunks[-1].offset_end) else []
+
+    def has_produced(self, key: PartitionKey, chunk: ChunkRef, offset: int, compression: Compression) -> bool:
+        """Whether an archived chunk is served from `offset` on as it was produced, because only that is in memory."""
+        partition = self._inputs.state.partition(*key)
+        if partition is None or self._memory.holds(chunk, compression):
+            return False
+        return self._memory.has_produced(key, partition.index, chunk, offset)
 
     def read(
         self,

@@ -496,4 +496,5 @@ class ProducePath:
             return
         if outcome.append_time_ms[chunk] != NO_TIMESTAMP:
             set_log_append_time(copied, outcome.append_time_ms[chunk])
-        self._cache.put(ref, ServedChunk(copied))
+        key = intake.topic_ids[intake.chunk_topics[chunk]], PartitionIndex(intake.chunk_partitions[chunk])
+        self._cache.put_produced(key, ref, ServedChunk(copied), intake.batch_is_transactional[batch:batch_end])

@@ -17,6 +17,7 @@ FOLDER = Path(__file__).parent
 SECONDS_MAX = 600
 QUICK: dict[str, tuple[str, ...]] = {
     "apply": ("--chunks", "100000", "--rounds", "2"),
+    "behind": ("--rounds", "2"),
     "parquet": ("--mib", "16", "--rounds", "1"),
     "passes": ("--mib", "16"),
 }

@@ -249,6 +249,8 @@ class Plan:
     """Whether its one agent keeps ledger and intake in a journal (`tests.simulation.cluster.embedded`)."""
     table_editors: int = 0
     """People who change properties and tags of tables, and have tables begun again from their files."""
+    serves_small_chunks: bool = False
+    """Whether agents serve also small chunks from memory behind an archive pass. All chunks of a world are small."""
 
     @property
     def is_store_tried(self) -> bool:

@@ -46,6 +46,7 @@ from tests.simulation.transaction_scenes import (
     a_time_out_that_comes_when_the_next_transaction_is_open,
     a_transaction_that_is_open_for_longer_than_idle_producers_are_kept,
     an_aborted_transaction_of_which_a_part_is_archived,
+    an_aborted_transaction_that_is_in_memory_behind_its_pass,
     transacting_plan,
     whoever_begins_where_an_open_transaction_is_about_to_move_its_group,
 )
@@ -299,6 +300,11 @@ SCRIPTS = {
     "s5_gaps_are_bridged_by_markers_of_a_producer": Script(
         scene=an_aborted_transaction_of_which_a_part_is_archived,
         plan=transacting_plan(),
+        violation="aborted read: ",
+    ),
+    "s5_aborted_batches_are_served_behind_their_pass": Script(
+        scene=an_aborted_transaction_that_is_in_memory_behind_its_pass,
+        plan=replace(transacting_plan(), read_cache_bytes=1_000_000, serves_small_chunks=True),
         violation="aborted read: ",
     ),
     "a_time_out_aborts_whatever_is_open_by_then": Script(

@@ -154,8 +154,20 @@ async def an_aborted_transaction_of_which_a_part_is_archived(world: ClientWorld)
     await aborted_by.end(aborted, is_commit=False)
     await world.clock.sleep(ARCHIVED_SECONDS)
     await open_by.end(opened, is_commit=True)
+    await _read_through_all(world, open_by.auditor)
+
+
+async def an_aborted_transaction_that_is_in_memory_behind_its_pass(world: ClientWorld) -> None:
+    """A pass takes its records, and a later one takes its marker. Then nothing lists it as aborted."""
+    await an_aborted_transaction_of_which_a_part_is_archived(world)
+    await world.clock.sleep(ARCHIVED_SECONDS)
+    await _read_through_all(world, auditor_of(world))
+
+
+async def _read_through_all(world: ClientWorld, auditor: TransactionAuditor) -> None:
+    """Read what is committed of `OUTPUT`, through each agent, to the end."""
     for agent in world.agents:
-        reader = TransactionReader(world, f"reader through {agent.name}", [OUTPUT], open_by.auditor, is_committed=True)
+        reader = TransactionReader(world, f"reader through {agent.name}", [OUTPUT], auditor, is_committed=True)
         while reader.positions[OUTPUT] < world.around.ledger.truth.end_of(OUTPUT):
             reader.stay_with(agent)
             await reader.poll()

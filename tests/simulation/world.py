@@ -16,13 +16,19 @@ from dataclasses import dataclass
 from functools import partial
 from warnings import catch_warnings, simplefilter
 
+from agent.cache import produced_chunks
 from agent.config.addresses import read_store_url, store_root
 from agent.maintenance import garbage_collector, producer_expiry
 from agent.runtime.clock import SystemClock
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.configs.topic_configs import TABLE_RETENTION
 from coordinator.ledger.port import LedgerCorrupt
-from protocol.limits import LEDGER_SESSION_SECONDS, PRODUCER_EXPIRY_CHECK_INTERVAL_S, TAIL_CHECK_SECONDS
+from protocol.limits import (
+    LEDGER_SESSION_SECONDS,
+    PRODUCED_CHUNK_BYTES_MIN,
+    PRODUCER_EXPIRY_CHECK_INTERVAL_S,
+    TAIL_CHECK_SECONDS,
+)
 from protocol.records.records import warm_kernels
 from protocol.types import SessionId
 from storage.refs import TAIL_KEY, session_of_key
@@ -207,11 +213,13 @@ class _World:
         drawn = self.plan.transactions
         epoch_last = EPOCH_EXHAUSTED if drawn is None else drawn.epoch_last
         check_s = PRODUCER_EXPIRY_CHECK_INTERVAL_S if self._ledger.truth.producers is None else CHECK_SECONDS
+        chunk_bytes_min = 0 if self.plan.serves_small_chunks else PRODUCED_CHUNK_BYTES_MIN
         try:
             with (
                 threads_of_the_world(),
                 patched(transitions, "EPOCH_EXHAUSTED", epoch_last),
                 patched(producer_expiry, "PRODUCER_EXPIRY_CHECK_INTERVAL_S", check_s),
+                patched(produced_chunks, "PRODUCED_CHUNK_BYTES_MIN", chunk_bytes_min),
             ):
                 self.loop.run(self._main())
         except Violation:

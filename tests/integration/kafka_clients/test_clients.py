@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -40,6 +41,8 @@ CODEC_PARTITIONS = 3
 MANY = 100
 MANY_RECORDS = 30
 AUTO_PARTITIONS = 7
+FILLER_RECORDS, FILLER_BYTES = 70, 100_000
+"""For each partition a MB, which every agent of three has to take of some."""
 NOW_MS = 1_750_000_000_000
 
 pytestmark = pytest.mark.timeout(300)
@@ -71,7 +74,8 @@ def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, etcd: Etcd, minio: Minio
 ) -> Iterator[BrokerAddresses]:
     provided(PENSTOCK)
-    folder, options = tmp_path_factory.mktemp("clients"), {"archive-interval-s": "86400"}
+    folder = tmp_path_factory.mktemp("clients")
+    options = {"archive-interval-s": "86400", "read-cache-bytes": "1MiB"}
     # Records are kept indefinitely: their times are long past.
     settings = {"num.partitions": str(AUTO_PARTITIONS), "log.retention.ms": "-1"}
     with ExitStack() as stack:
@@ -121,6 +125,15 @@ def archive(broker: BrokerAddresses, *topics: str) -> None:
     with urlopen(request, timeout=120) as response:
         passes = json.load(response)["passes"]
     assert sorted(done["topic"] for done in passes) == sorted(topics)
+    fill_read_caches(broker)
+
+
+def fill_read_caches(broker: BrokerAddresses) -> None:
+    """Drop what was produced from memory: consumers would get that in place of the archive's batches."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(FILLER_RECORDS):
+        producer.produce("filler", bytes(FILLER_BYTES), partition=number % AUTO_PARTITIONS)
+    assert producer.flush(60) == 0
 
 
 def corpus(chance: random.Random) -> list[Row]:

@@ -51,11 +51,17 @@ def logs(chunks: st.SearchStrategy[DrawnChunk]) -> st.SearchStrategy[list[list[D
     return st.lists(st.lists(chunks, max_size=4), min_size=1, max_size=5)
 
 
-def world_of(partitions: list[list[DrawnChunk]]) -> FetchWorld:
+ARCHIVED = st.sampled_from([None, False, True])
+"""Whether partition 0 is archived and, if so, whether what was produced is in memory; None: it is not archived."""
+
+
+def world_of(partitions: list[list[DrawnChunk]], archived: bool | None) -> FetchWorld:
     world = FetchWorld(len(partitions))
     for number, drawn_chunks in enumerate(partitions):
         for drawn in drawn_chunks:
             world.append(number, *drawn.batch_sizes, is_in_memory=drawn.is_in_memory, error=drawn.error)
+    if archived is not None and partitions[0]:
+        world.archive(is_produced_in_memory=archived)
     return world
 
 
@@ -71,6 +77,7 @@ def batch_count(answer: FetchAnswer, number: int) -> int:
     bytes_min=LIMITS,
     wait_s=st.sampled_from([0.0, 1.0, 100.0]),
     budget_bytes=st.sampled_from([1, 500, 1 << 20]),
+    archived=ARCHIVED,
     is_ledger_away=st.booleans(),
 )
 def test_an_answer_has_every_partition_once_and_keeps_to_its_limits(
@@ -81,10 +88,11 @@ def test_an_answer_has_every_partition_once_and_keeps_to_its_limits(
     bytes_min: int,
     wait_s: float,
     budget_bytes: int,
+    archived: bool | None,
     *,
     is_ledger_away: bool,
 ) -> None:
-    world = world_of(partitions)
+    world = world_of(partitions, archived)
     world.budget.bytes_max, world.is_ledger_away = budget_bytes, is_ledger_away
     # One partition more than the topic has.
     requested = [requested_at(offsets[n], n, bytes_max=partition_limits[n]) for n in range(len(partitions) + 1)]
@@ -119,12 +127,18 @@ def check_records(world: FetchWorld, answer: FetchAnswer) -> None:
         assert unreadable.key in {stored.key for stored in world.state.objects.values()}
 
 
-@given(partitions=logs(CHUNKS), partition_max=LIMITS, bytes_max=LIMITS, budget_bytes=st.sampled_from([1, 1 << 20]))
+@given(
+    partitions=logs(CHUNKS),
+    partition_max=LIMITS,
+    bytes_max=LIMITS,
+    budget_bytes=st.sampled_from([1, 1 << 20]),
+    archived=ARCHIVED,
+)
 def test_every_fetch_advances_and_every_record_is_read(
-    partitions: list[list[DrawnChunk]], partition_max: int, bytes_max: int, budget_bytes: int
+    partitions: list[list[DrawnChunk]], partition_max: int, bytes_max: int, budget_bytes: int, archived: bool | None
 ) -> None:
     """As consumers with a session fetch: partitions that gave records are asked for last (KIP-74, KIP-227)."""
-    world = world_of(partitions)
+    world = world_of(partitions, archived)
     world.budget.bytes_max = budget_bytes
     requested = [requested_at(0, number, bytes_max=partition_max) for number in range(len(partitions))]
     ends = [partition.log_end for partition in world.topic.partitions]

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from agent.cache import chunk_cache
+from agent.fetch import chunk_reader
 from agent.fetch.isolation import AbortedTransactions
 from agent.handlers import offset_fetch
 from coordinator.apply import chunks as apply_chunks
@@ -154,6 +156,16 @@ def s5_gaps_are_bridged_by_markers_of_a_producer() -> Iterator[None]:
         return bytes(batches)
 
     with patched(parquet_reader, "empty_control_batch", bridged):
+        yield
+
+
+@mutation(is_scripted=True)
+def s5_aborted_batches_are_served_behind_their_pass() -> Iterator[None]:
+    """From memory, as they were produced, though the archive leaves them out."""
+    with (
+        patched(chunk_cache, "may_outlive_pass", lambda chunk_bytes, is_transactional: True),
+        patched(chunk_reader, "has_every_record", lambda index, offset_first, offset_end: True),
+    ):
         yield
 
 

@@ -1,6 +1,6 @@
 """Takes the steps of a fetch's planner without an event loop: a state of chunks, and what became of each step."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.cache.chunk_cache import ServedChunk
 from agent.fetch.planner import FetchLimits, FetchPlanner
@@ -8,7 +8,8 @@ from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.fetch.sessions import RequestedPartition
 from agent.fetch.steps import Barrier, FetchAnswer, ReadChunks, Step, WaitForMemory, WaitForRecords
 from agent.fetch.wait import FetchWait
-from coordinator.state.chunk_index import NO_OBJECT, ChunkRef
+from agent.ledger.apply_loop import PartitionKey
+from coordinator.state.chunk_index import NO_OBJECT, ChunkIndex, ChunkRef
 from coordinator.state.state import ClusterState, ObjectState, PartitionState, TopicState
 from protocol.records.batch import patch_offsets
 from protocol.records.compression import Compression
@@ -42,6 +43,8 @@ class FetchWorld:
         self.during: dict[type, Callable[[], object]] = {}
         """What happens during each step of a kind."""
         self._served: dict[ObjectId, ServedChunk] = {}
+        self._replaced: dict[ObjectId, list[ChunkRef]] = {}
+        """What is in memory as it was produced, by the archive file that replaced it."""
         self.create("t", partition_count)
 
     @property
@@ -83,6 +86,28 @@ class FetchWorld:
             self.errors[object_id] = error
         return grown.index.row(len(grown.index) - 1)
 
+    def archive(self, *, is_produced_in_memory: bool) -> ChunkRef:
+        """An archive file replaces all chunks of partition 0, which has a record for each offset."""
+        index, object_id = self.topic.partitions[0].index, ObjectId(len(self._served) + 1)
+        replaced = [index.row(row) for row in range(len(index))]
+        batches = bytearray().join(bytes(self._served[chunk.object_id].buffer) for chunk in replaced)
+        self._served[object_id] = ServedChunk(batches)
+        if is_produced_in_memory:
+            self._replaced[object_id] = replaced
+        archived = replaced[-1]._replace(
+            offset_first=replaced[0].offset_first,
+            object_id=object_id,
+            byte_count=len(batches),
+            row_group=0,
+            row_first=0,
+            row_count=index.end - index.first,
+        )
+        index.replace(0, len(index), [archived])
+        self.state.objects[object_id] = ObjectState(
+            key=f"file-{object_id}", kind=ObjectKind.PARQUET, object_bytes=len(batches), references=1
+        )
+        return archived
+
     def holds(self, chunk: ChunkRef, _compression: Compression) -> bool:
         return chunk.object_id == NO_OBJECT or chunk.object_id in self.in_memory
 
@@ -92,6 +117,16 @@ class FetchWorld:
 
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
         return not self.holds(chunk, compression) and chunk.object_id not in self.being_read
+
+    def has_produced(self, _key: PartitionKey, _index: ChunkIndex, chunk: ChunkRef, offset: int) -> bool:
+        return bool(self._parts(chunk, offset))
+
+    def produced(self, _key: PartitionKey, chunk: ChunkRef, offset: int) -> Iterator[tuple[ChunkRef, ServedChunk]]:
+        yield from self._parts(chunk, offset)
+
+    def _parts(self, chunk: ChunkRef, offset: int) -> list[tuple[ChunkRef, ServedChunk]]:
+        parts = self._replaced.get(chunk.object_id, []) if chunk.is_archived else []
+        return [(part, self._served[part.object_id]) for part in parts if part.offset_end > offset]
 
     def planner(
         self,

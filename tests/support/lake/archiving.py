@@ -10,8 +10,9 @@ from tests.support.services.local_services import PENSTOCK, Penstock
 
 SECONDS_MAX = 180
 
-AT_ONCE = {"gc-min-age-s": "1", "archive-interval-s": "3600"}
-"""Options of a broker that archives on request only, and deletes at once what is replaced."""
+AT_ONCE = {"gc-min-age-s": "1", "archive-interval-s": "3600", "read-cache-bytes": "1MiB"}
+"""Options of a broker that archives on request only, and deletes at once what is replaced. Of what it archived it has
+little in memory, so consumers get it from the archive."""
 
 Archive = Callable[[Penstock, str], int]
 """Archives what a topic holds; returns how many records that were."""

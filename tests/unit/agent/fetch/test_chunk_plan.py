@@ -2,7 +2,14 @@
 
 import pytest
 
-from agent.fetch.chunk_plan import archive_compression, available_bytes, chunks_from, expected_bytes, stored_bytes
+from agent.fetch.chunk_plan import (
+    archive_compression,
+    available_bytes,
+    chunks_from,
+    expected_bytes,
+    has_every_record,
+    stored_bytes,
+)
 from coordinator.state.chunk_index import ChunkIndex
 from coordinator.state.state import PartitionState, TopicState
 from protocol.records.compression import Compression
@@ -52,6 +59,27 @@ def test_an_archived_chunk_ends_the_plan_as_nobody_knows_how_much_it_comes_to() 
     assert firsts(partition(archived=2), 0, 1_000) == [0]
     assert firsts(partition(archived=2), 10, 1_000) == [10]
     assert firsts(partition(archived=2), 20, 1_000) == [20, 30, 40]
+
+
+@pytest.mark.parametrize(
+    ("offset_first", "offset_end", "expected"),
+    [(0, 10, True), (5, 20, True), (0, 30, False), (15, 25, False), (20, 21, False), (30, 40, False), (41, 55, False)],
+)
+def test_s5_the_archive_has_every_record_where_each_offset_has_a_row(
+    offset_first: int, offset_end: int, *, expected: bool
+) -> None:
+    index = partition(archived=5).index
+    index.replace(2, 4, [index.row(2)._replace(row_count=9), index.row(3)._replace(row_count=0)])
+    assert has_every_record(index, offset_first, offset_end) is expected
+
+
+def test_s5_the_archive_has_no_record_of_the_intake_nor_of_what_is_deleted() -> None:
+    index = partition(archived=3).index
+    assert not has_every_record(index, 20, 31)
+    assert has_every_record(index, 0, 30)
+    index.truncate_before(Offset(10))
+    assert not has_every_record(index, 5, 15)
+    assert has_every_record(index, 10, 15)
 
 
 @pytest.mark.parametrize(("bytes_max", "expected"), [(1, 100), (100, 100), (150, 150), (400, 400), (1 << 20, 400)])

@@ -18,7 +18,7 @@ from protocol.limits import LEDGER_SESSION_SECONDS, ROWS_PER_TURN
 from protocol.records.compression import Compression
 from protocol.types import TopicId
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
-from tests.support.agent.data_paths import DataPaths, data_paths
+from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
 from tests.support.agent.fetch_paths import batch, consumer_of, fetch_path_of, intake_objects
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.commands.commands import TOPIC, create
@@ -401,10 +401,11 @@ async def test_fetches_that_are_given_up_one_after_the_other_read_no_more_than_t
 
 
 async def test_a_fetch_of_the_archive_goes_on_past_what_is_in_memory_only_where_there_is_room() -> None:
-    async with data_paths(budget_bytes=1_000) as paths:
+    async with data_paths() as writes, another_agent(writes, budget_bytes=1_000) as paths:
         for _ in range(2):
-            await paths.produce(batch(RECORDS))
-            await paths.archiver.archive_topic(TOPIC)
+            await writes.produce(batch(RECORDS))
+            await writes.archiver.archive_topic(TOPIC)
+        await paths.parts.ledger.barrier()
         await paths.fetch(0, partition_bytes_max=1_000)
         with await paths.budget.take(1_000):
             full = await paths.fetch(0)

@@ -8,6 +8,7 @@ from agent.fetch.steps import PAUSE, Barrier, FetchAnswer, ReadChunks, WaitForMe
 from agent.fetch.wait import FetchWait
 from protocol.errors import ErrorCode
 from protocol.limits import FETCH_READ_SECONDS_MAX, READ_PLANS_MAX, ROWS_PER_TURN
+from protocol.records.compression import Compression
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreDenied, StoreError, StoreUnavailable
 from tests.support.agent.planned_fetches import CURRENT_S, FetchWorld, requested_at
@@ -301,6 +302,63 @@ class TestReads:
         planner.reserved(other.budget.take_now(1))
         answer = other.run(planner)
         assert (answer.reads[0].high_watermark, answer.reads[0].offset_next) == (2, 2)
+
+
+class TestProducedInMemory:
+    """Behind an archive pass: what was produced is in memory, and the archive is not."""
+
+    def test_nothing_is_read_or_reserved_for_it(self) -> None:
+        world = FetchWorld(2)
+        for _ in range(3):
+            world.append()
+        world.archive(is_produced_in_memory=True)
+        missing = world.append(1)
+        answer = world.run(world.planner(requested_at(0, 0), requested_at(0, 1)))
+        reads = [step for step in world.steps if isinstance(step, ReadChunks)]
+        assert world.steps[0] == WaitForMemory(missing.byte_count, 0.0)
+        assert [list(read.chunks) for read in reads] == [[missing]]
+        assert [read.offset_next for read in answer.reads] == [3, 1]
+        assert [(step.offset_first, step.offset_next) for step in answer.fetch_steps] == [(0, 3), (0, 1)]
+
+    def test_it_goes_on_into_the_intake_and_begins_within_the_archived_chunk(self) -> None:
+        world = FetchWorld()
+        sizes = [world.append().byte_count for _ in range(3)]
+        world.archive(is_produced_in_memory=True)
+        sizes.append(world.append(is_in_memory=True).byte_count)
+        answer = world.run(world.planner(requested_at(1)))
+        assert world.steps == [WaitForMemory(0, 0.0)]
+        assert (answer.reads[0].record_bytes, answer.reads[0].offset_next) == (sum(sizes[1:]), 4)
+
+    def test_the_limit_cuts_it_at_a_batch(self) -> None:
+        world = FetchWorld()
+        sizes = [world.append().byte_count for _ in range(3)]
+        world.archive(is_produced_in_memory=True)
+        answer = world.run(world.planner(requested_at(0), bytes_max=sizes[0] + sizes[1] + 1))
+        assert (answer.reads[0].record_bytes, answer.reads[0].offset_next) == (sizes[0] + sizes[1], 2)
+        one = world.run(world.planner(requested_at(1), bytes_max=1))
+        assert (one.reads[0].record_bytes, one.reads[0].offset_next) == (sizes[1], 2)
+
+    def test_partitions_behind_it_get_what_it_is_expected_to_leave_of_the_fetch(self) -> None:
+        world = FetchWorld(2)
+        archived_bytes = world.append().byte_count
+        world.archive(is_produced_in_memory=True)
+        world.append(1)
+        answer = world.run(world.planner(requested_at(0, 0), requested_at(0, 1), bytes_max=archived_bytes))
+        assert (world.steps, have_records(answer)) == ([WaitForMemory(0, 0.0)], [True, False])
+
+    def test_the_archive_is_read_where_only_a_part_is_in_memory_and_taken_where_it_is_there_itself(self) -> None:
+        world = FetchWorld()
+        world.append()
+        archived = world.archive(is_produced_in_memory=False)
+        answer = world.run(world.planner(requested_at(0)))
+        assert world.steps[1:] == [ReadChunks([archived], [Compression.NONE], FETCH_READ_SECONDS_MAX)]
+        assert have_records(answer) == [True]
+        both = FetchWorld()
+        both.append()
+        both.append()
+        both.in_memory.add(both.archive(is_produced_in_memory=True).object_id)
+        answer = both.run(both.planner(requested_at(0)))
+        assert (both.steps, len(answer.reads[0].records)) == ([WaitForMemory(0, 0.0)], 1), "one piece"
 
 
 def test_a_fetch_of_no_partitions_is_answered_at_once() -> None:
