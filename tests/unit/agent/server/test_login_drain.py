@@ -31,11 +31,15 @@ async def half_logged_in(login: LoginServer, client: DrawnScramClient) -> tuple[
     return peer, authenticate(client.final(first.token), 2)
 
 
+def are_ports_closed(login: LoginServer) -> bool:
+    return not any(server.is_serving() for server in login.server._servers)
+
+
 async def test_a_log_in_that_is_under_way_succeeds_before_its_connection_is_closed(login: LoginServer) -> None:
     peer, last = await half_logged_in(login, DrawnScramClient())
     async with asyncio.TaskGroup() as tasks:
         draining = tasks.create_task(login.server.drain(10.0))
-        await asyncio.sleep(0.1)
+        await until(lambda: are_ports_closed(login))
         assert not draining.done()
         assert read_authenticate_answer(await peer.ask(last), 2).error_code == 0
         assert await peer.is_closed()
@@ -46,7 +50,7 @@ async def test_no_new_one_begins(login: LoginServer) -> None:
     await half_logged_in(login, DrawnScramClient())
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(login.server.drain(10.0))
-        await until(lambda: not any(server.is_serving() for server in login.server._servers))
+        await until(lambda: are_ports_closed(login))
         with pytest.raises(ConnectionError):
             await login.connect()
 
