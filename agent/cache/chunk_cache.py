@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
+from struct import Struct
 from typing import NamedTuple
 
 from agent.cache.produced_chunks import PartitionChunks, ProducedChunk, may_outlive_pass
@@ -20,6 +21,9 @@ from protocol.records.batch import read_header
 from protocol.records.compression import Compression
 from protocol.types import ObjectId, PartitionIndex, TopicId
 from protocol.wire import Buffer
+
+_BASE_OFFSET = Struct(">q")
+"""The first bytes of a batch, and so of a chunk."""
 
 ChunkKey = Hashable
 """The key of a chunk, a tuple that begins with the id of its object (`chunk_key`). A whole object's key is its id."""
@@ -251,7 +255,8 @@ class ChunkCache:
         self.bytes_held -= _entry_bytes(dropped)
         if isinstance(dropped, ServedChunk) and dropped.produced_with is not None:
             chunks, dropped.produced_with = dropped.produced_with, None
-            chunks.remove(read_header(dropped.buffer, 0).base_offset)
+            (offset_first,) = _BASE_OFFSET.unpack_from(dropped.buffer)
+            chunks.remove(offset_first)
             if not chunks:
                 del self._produced[chunks.partition]
 

@@ -51,15 +51,20 @@ class PartitionChunks:
 
     def add(self, chunk: ProducedChunk) -> None:
         """Add a chunk, mostly behind all others."""
+        if not self or chunk.offset_first >= self._ends[-1]:
+            self._firsts.append(chunk.offset_first)
+            self._ends.append(chunk.offset_end)
+            self._keys.append(chunk.key)
+            return
         row = bisect_left(self._firsts, chunk.offset_first, self._start)
         self._firsts.insert(row, chunk.offset_first)
         self._ends.insert(row, chunk.offset_end)
         self._keys.insert(row, chunk.key)
 
     def remove(self, offset_first: int) -> None:
-        """Remove the chunk that begins there."""
-        row = bisect_left(self._firsts, offset_first, self._start)
-        if row > self._start:
+        """Remove the chunk that begins there, mostly the first one."""
+        if self._firsts[self._start] != offset_first:
+            row = bisect_left(self._firsts, offset_first, self._start)
             del self._firsts[row], self._ends[row], self._keys[row]
             return
         self._start += 1
