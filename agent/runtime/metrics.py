@@ -430,7 +430,7 @@ class Metrics:
         self.group_rebalances = self._counted(
             "group_rebalances", "Rebalances of classic groups on this coordinator that began a new generation."
         )
-        self.offsets_committed = self._counter("offsets_committed", "Offsets that groups committed through this agent.")
+        self.offsets_committed = self._counted("offsets_committed", "Offsets that groups committed through this agent.")
 
     def _add_transactions(self) -> None:
         self.transactions_fenced_requests = self._counter(

@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 import uvloop
 from msgspec.structs import replace
@@ -58,10 +57,10 @@ class Member(asyncio.Transport):
             self._connection.buffer_updated(count)
             frame = frame[count:]
 
-    def writelines(self, list_of_data: Iterable[Any]) -> None:
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
         self.answered(b"".join(list_of_data)[ANSWER_AT:])
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         return ("127.0.0.1", 50_000)
 
     def is_closing(self) -> bool:
@@ -113,9 +112,11 @@ async def turn(members: Sequence[Member], frames: Sequence[bytes], read: Callabl
 
     def answered(answer: bytes) -> None:
         nonlocal left
-        assert not read(answer)
+        error_code = read(answer)
         left -= 1
-        if not left:
+        if error_code and not is_over.done():
+            is_over.set_exception(RuntimeError(f"a member was answered {error_code}"))
+        elif not left:
             is_over.set_result(None)
 
     for each in members:
@@ -140,7 +141,12 @@ async def measure(members: Sequence[Member], rounds: int) -> None:
             heartbeats.append(await turn(chosen, [each.heartbeat for each in chosen], read_error))
         for what, seconds in (("commits", commits), ("heartbeats", heartbeats)):
             us = [each / len(chosen) * 1e6 for each in seconds]
-            row = {"what": what, "together": len(chosen), "us": round(min(us), 1), "median_us": round(statistics.median(us), 1)}
+            row = {
+                "what": what,
+                "together": len(chosen),
+                "us": round(min(us), 1),
+                "median_us": round(statistics.median(us), 1),
+            }
             print(json.dumps(row), flush=True)
 
 
