@@ -188,6 +188,12 @@ API_VERSIONS: Final[tuple[ApiRange, ...]] = (
 )
 
 _RANGES: Final = {int(row.api_key): row for row in API_VERSIONS}
+FLEXIBLE_REQUESTS: Final = {
+    (int(row.api_key), version): row.is_flexible(version)
+    for row in API_VERSIONS
+    for version in range(row.version_served_min, row.version_max + 1)
+}
+"""Whether requests of each API and version that is served are flexible: one look-up for each request."""
 
 
 def range_of(api_key: int) -> ApiRange | None:

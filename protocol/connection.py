@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.api_versions import ApiKey, range_of
+from protocol.api_versions import FLEXIBLE_REQUESTS, ApiKey
 from protocol.errors import MalformedRequest
 from protocol.framing import FrameReceiver
 from protocol.limits import RECEIVE_BUFFER_BYTES, REQUEST_BYTES_MAX, REQUESTS_PIPELINED_MAX
@@ -54,11 +54,11 @@ def read_request_frame(number: int, frame: memoryview) -> RequestFrame:
         if position > len(frame):
             raise MalformedRequest(f"a client id of {client_id_bytes} bytes in a frame of {len(frame)}")
         client_id = str(frame[_HEADER_START.size : position], "utf-8", "replace")
-        row = range_of(api_key)
-        if row is None or not (row.is_served(api_version) or row.api_key is ApiKey.API_VERSIONS):
+        is_flexible = FLEXIBLE_REQUESTS.get((api_key, api_version))
+        if is_flexible is None and api_key != ApiKey.API_VERSIONS:
             raise MalformedRequest(f"API {api_key} version {api_version} is not served")
         # What follows in an unknown version of ApiVersions is unknown too, and is not read (KIP-511).
-        if row.is_flexible(api_version) and row.is_served(api_version):
+        if is_flexible:
             _, position = read_tagged_fields(frame, position)
     except UNREADABLE as error:
         raise MalformedRequest(f"a request header is cut off after {len(frame)} bytes") from error

@@ -50,6 +50,9 @@ class BrokerConfigs(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self.now[name]
 
+    def __contains__(self, name: object) -> bool:  # that of `Mapping` catches an exception where it is not
+        return name in self.now
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.now)
 

@@ -184,17 +184,19 @@ class ClassicGroupCoordinator:
         .validateOffsetCommit.
         """
         group = self._ledger.state.groups.get(group_id)
-        if group is None or self._is_stopped or not self._group_ledger.owns(group_id):
+        live = self._current(group_id)
+        if group is None or self._is_stopped or (live is None and not self._group_ledger.owns(group_id)):
             return ErrorCode.not_coordinator
-        if generation >= 0 and group.is_vacant and not self._is_joined(group_id):
+        if generation >= 0 and group.is_vacant and (live is None or live.is_idle):
             is_code_known = api_version >= GROUP_ID_NOT_FOUND_SINCE
             return ErrorCode.group_id_not_found if is_code_known else ErrorCode.illegal_generation
-        try:
-            live = self._load(group)
-        except NotCoordinator as not_yet:
-            return not_yet.error_code
         if live is None:
-            return ErrorCode.unknown_member_id
+            try:
+                live = self._load(group)
+            except NotCoordinator as not_yet:
+                return not_yet.error_code
+            if live is None:
+                return ErrorCode.unknown_member_id
         if is_transactional and is_without_member(member_id, group_instance_id, generation):
             return ErrorCode.none
         now_s = self._clock.monotonic_s()

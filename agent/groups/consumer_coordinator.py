@@ -231,7 +231,7 @@ class ConsumerGroupCoordinator:
         With NONE the caller proposes the commit in the same turn of the loop (`ClassicGroupCoordinator.check_commit`).
         """
         live = self._current(group.group_id)
-        if self._is_stopped:
+        if self._is_stopped or (live is None and not self._group_ledger.owns(group.group_id)):
             return ErrorCode.not_coordinator
         if live is None and self._group_ledger.has_unapplied_changes(group.group_id):
             return ErrorCode.coordinator_load_in_progress

@@ -7,10 +7,10 @@ claimed the group since (safety rule S13).
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from agent.groups.group_owners import GroupOwners, is_too_long
 from agent.ledger.ledger_client import LedgerClient
@@ -28,7 +28,8 @@ from coordinator.commands.group import (
     WriteConsumerGroup,
 )
 from coordinator.commands.group_values import ClassicGroup, GroupState
-from coordinator.commands.transaction import CommitTransactionalOffsets, ConnectionEpoch
+from coordinator.commands.transaction import CommitTransactionalOffsets, ConnectionEpoch, TransactionalOffsetsPending
+from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -42,6 +43,7 @@ from protocol.types import Offset, PartitionIndex, Position, ProducerEpoch, Prod
 from txn.transaction import TransactionVersion
 
 NO_RETENTION = -1
+NO_CONFIGS: Final[Mapping[str, str]] = {}
 NO_CLAIM = (0, 0)
 """Claim epoch and version of writes to a group that this agent does not own: apply rejects them, as no claim has 0."""
 
@@ -75,7 +77,7 @@ class CommittingProducer(NamedTuple):
     connection_epoch: ConnectionEpoch | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OffsetCommit:
     group_id: str
     claim_epoch: int
@@ -88,7 +90,11 @@ class _OffsetCommit:
 class GroupLedger:
     """Claims groups, and writes entries about those that this agent owns."""
 
-    def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
+    def __init__(self, *, ledger: LedgerClient, clock: Clock, broker_configs: Mapping[str, str] = NO_CONFIGS) -> None:
+        self.commit_timeout_s = int(broker_value(broker_configs, "offsets.commit.timeout.ms")) / 1000
+        """How long a commit of offsets waits for the ledger."""
+        self.offsets_committed_count = 0
+        """Offsets that were committed through this agent."""
         self._ledger = ledger
         self._clock = clock
         self._owners = GroupOwners(ledger)
@@ -289,7 +295,11 @@ class GroupLedger:
         return answer, proposed
 
     def commit(self, group_id: str, rows: Sequence[OffsetRow]) -> asyncio.Future[Sequence[ErrorCode]]:
-        """Commit offsets of a group. The future gets an error code for each row once all of them are applied."""
+        """Commit offsets of a group. The future gets an error code for each row once all of them are applied.
+
+        Where that takes longer than `commit_timeout_s`, it gets COORDINATOR_NOT_AVAILABLE for all rows. They may still
+        be applied later. It may be cancelled: the rows are proposed all the same.
+        """
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         loop = asyncio.get_running_loop()
         commit = _OffsetCommit(group_id, claim_epoch, rows, loop.create_future())
@@ -333,8 +343,10 @@ class GroupLedger:
             if done.cancelled():
                 return
             outcome = _outcome(done)
+            if isinstance(outcome, TransactionalOffsetsPending):
+                self.offsets_committed_count += outcome.error_codes.count(int(ErrorCode.none))
             # Another error is the producer's, and says nothing of the claim.
-            if isinstance(outcome, Rejected) and outcome.error_code is ErrorCode.not_coordinator:
+            elif isinstance(outcome, Rejected) and outcome.error_code is ErrorCode.not_coordinator:
                 self._drop_claim(group_id, claim_epoch)
 
         proposed.add_done_callback(settle)
@@ -378,12 +390,18 @@ class GroupLedger:
             metadata=_metadata_of(rows),
         )
         commits = [commit for commit, _ in entry]
-        self._ledger.propose(command).add_done_callback(partial(self._committed, commits))
+        # One timer for all commits of the entry.
+        timer = asyncio.get_running_loop().call_later(self.commit_timeout_s, _give_up, commits)
+        self._ledger.propose(command).add_done_callback(partial(self._committed, commits, timer))
 
-    def _committed(self, commits: Sequence[_OffsetCommit], done: asyncio.Future[Outcome]) -> None:
+    def _committed(
+        self, commits: Sequence[_OffsetCommit], timer: asyncio.TimerHandle, done: asyncio.Future[Outcome]
+    ) -> None:
+        timer.cancel()
         outcome = _outcome(done)
         if isinstance(outcome, OffsetsCommitted):
             error_codes = list(map(ErrorCode, outcome.error_codes))
+            self.offsets_committed_count += error_codes.count(ErrorCode.none)
         else:
             assert isinstance(outcome, Rejected), f"unexpected outcome of a commit: {outcome}"
             error_codes = [outcome.error_code] * len(commits)
@@ -447,6 +465,13 @@ class GroupLedger:
             raise NotCoordinator(ErrorCode.not_coordinator)
         group = self._ledger.state.groups.get(group_id)
         return None if group is None or group.is_vacant else group
+
+
+def _give_up(commits: Sequence[_OffsetCommit]) -> None:
+    """Answer commits whose entry is not applied in time: it may still be applied."""
+    for commit in commits:
+        if not commit.future.done():
+            commit.future.set_result([ErrorCode.coordinator_not_available] * len(commit.rows))
 
 
 def _metadata_of(rows: Sequence[OffsetRow]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ class GroupServices:
     """Every agent has them: for groups of either protocol, and their offsets."""
 
     def __init__(self, context: AgentContext, *, is_authorizer_enabled: bool) -> None:
-        self.ledger = GroupLedger(ledger=context.ledger, clock=context.clock)
+        self.ledger = GroupLedger(ledger=context.ledger, clock=context.clock, broker_configs=context.broker_configs)
         self.classic = ClassicGroupCoordinator(context, group_ledger=self.ledger)
         self.consumer = ConsumerGroupCoordinator(
             context,
@@ -22,6 +22,7 @@ class GroupServices:
         self.classic.consumer_groups = self.consumer
         context.metrics.groups.set_function(lambda: self.classic.groups_count + self.consumer.groups_count)
         context.metrics.group_rebalances.set_function(lambda: self.classic.generations_count)
+        context.metrics.offsets_committed.set_function(lambda: self.ledger.offsets_committed_count)
 
     def stop(self) -> None:
         """Redirect the members of all groups to other agents."""

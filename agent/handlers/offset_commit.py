@@ -19,9 +19,9 @@ from typing import Any
 from agent.groups.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
 from agent.request.messages import Values
 from agent.request.offset_commits import commit_error, commit_offsets, is_overdue, rejection
-from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
+from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, of_named_topics, read_rows
 from agent.request.services import Request, Services
-from agent.request.topic_rights import denied_topics, name_of
+from agent.request.topic_rights import denied_topics
 from agent.runtime.yielding import inline_or_in_thread
 from agent.security.required_rights import READ_GROUP, READ_TOPIC
 from coordinator.state.state import TopicState
@@ -39,13 +39,8 @@ FIRST_WITH_TOPIC_IDS = 10
 async def handle(services: Services, request: Request, body: Any) -> Values:
     errors, wanted = await _read_rows(services, request, body)
     if wanted:
-        error_code = await _claim(services, request, body)
-        if error_code is ErrorCode.none:
-            error_codes = await _commit(services, request, body, wanted)
-        else:
-            error_codes = [error_code] * len(wanted)
-        for each, client_error_code in zip(wanted, error_codes, strict=True):
-            errors[each.position] = client_error_code
+        for each, error_code in zip(wanted, await _commit(services, request, body, wanted), strict=True):
+            errors[each.position] = error_code
     named = partial(_named, request.frame.api_version)
     return {"topics": await inline_or_in_thread(len(errors), answered_topics, body.topics, errors, named)}
 
@@ -56,47 +51,35 @@ async def _read_rows(services: Services, request: Request, body: Any) -> tuple[l
         count = sum(len(topic.partitions) for topic in body.topics)
         return [ErrorCode.group_authorization_failed] * count, []
     version = request.frame.api_version
-    keys = [key for topic in body.topics if (key := _key(version, topic)) is not None]
-    await denied_topics(request.rights, READ_TOPIC, services.topics, keys)
-    return await read_rows(services, _request(services, request, body))
-
-
-def _key(version: int, topic: Any) -> str | TopicId | None:
-    """The topic's name, or its id; None where the request has neither."""
-    if version < FIRST_WITH_TOPIC_IDS:
-        return str(topic.name)
-    return None if topic.topic_id is None else TopicId(topic.topic_id.bytes)
-
-
-def _is_denied(services: Services, request: Request, topic: Any) -> bool:
-    """Whether the client may not read the topic. An id that became known after the rights were judged counts, too."""
-    key = _key(request.frame.api_version, topic)
-    name = None if key is None else name_of(services.topics, key)
-    return name is not None and not request.rights.may(*READ_TOPIC, name)
-
-
-def _request(services: Services, request: Request, body: Any) -> OffsetRequest:
-    version = request.frame.api_version
-    retention_ms = _retention_ms(body.retention_time) if version <= LAST_WITH_RETENTION else NO_RETENTION
-    return OffsetRequest(
-        topics=body.topics,
-        find=partial(_find, services, version),
-        missing=partial(_missing, version),
+    if version >= FIRST_WITH_TOPIC_IDS:
+        return await read_rows(services, await _of_topic_ids(services, request, body))
+    named = await of_named_topics(
+        services,
+        request,
+        body.topics,
         has_leader_epochs=version >= FIRST_WITH_EPOCHS,
-        is_denied=partial(_is_denied, services, request),
-        retention_ms=retention_ms,
+        retention_ms=_retention_ms(body.retention_time) if version <= LAST_WITH_RETENTION else NO_RETENTION,
     )
+    return await read_rows(services, named)
 
 
-def _missing(version: int, topic: TopicState | None) -> ErrorCode:
-    is_unknown_id = topic is None and version >= FIRST_WITH_TOPIC_IDS
-    return ErrorCode.unknown_topic_id if is_unknown_id else ErrorCode.unknown_topic_or_partition
+async def _of_topic_ids(services: Services, request: Request, body: Any) -> OffsetRequest:
+    ids = {topic.topic_id: TopicId(topic.topic_id.bytes) for topic in body.topics if topic.topic_id is not None}
+    await denied_topics(request.rights, READ_TOPIC, services.topics, ids.values())
 
+    def find(topic: Any) -> TopicState | None:
+        topic_id = ids.get(topic.topic_id)
+        return None if topic_id is None else services.topics.known_id(topic_id)
 
-def _find(services: Services, version: int, topic: Any) -> TopicState | None:
-    if version < FIRST_WITH_TOPIC_IDS:
-        return services.topics.known(topic.name)
-    return None if topic.topic_id is None else services.topics.known_id(TopicId(topic.topic_id.bytes))
+    def missing(topic: TopicState | None) -> ErrorCode:
+        return ErrorCode.unknown_topic_id if topic is None else ErrorCode.unknown_topic_or_partition
+
+    def is_denied(topic: Any) -> bool:
+        """Whether the client may not read it. An id that became known after the rights were judged counts, too."""
+        state = find(topic)
+        return state is not None and not request.rights.may(*READ_TOPIC, state.name)
+
+    return OffsetRequest(body.topics, find, missing, has_leader_epochs=True, is_denied=is_denied)
 
 
 def _retention_ms(retention: timedelta) -> int:
@@ -123,6 +106,11 @@ async def _commit(services: Services, request: Request, body: Any, wanted: Seque
     """The error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
     rows = [each.row for each in wanted if each.row is not None]
     error_code = _judge(services, request, body, rows)
+    if error_code is ErrorCode.not_coordinator:  # perhaps this agent has not claimed the group yet
+        error_code = await _claim(services, request, body)
+        if error_code is not ErrorCode.none:
+            return [error_code] * len(wanted)
+        error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
         return await rejection(services, body.group_id, len(wanted), error_code)
     if not rows:

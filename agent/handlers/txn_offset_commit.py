@@ -20,12 +20,12 @@ from typing import Any
 
 from agent.groups.group_ledger import CommittingProducer, NotCoordinator, OffsetRow
 from agent.request.messages import Values
-from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, is_overdue, rejection
-from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
+from agent.request.offset_commits import as_client_error, commit_error, is_overdue, rejection
+from agent.request.offset_rows import WantedOffset, answered_topics, of_named_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import offset_commit_epoch_of, stale
 from agent.runtime.yielding import inline_or_in_thread
-from agent.security.required_rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTION
+from agent.security.required_rights import READ_GROUP, WRITE_TRANSACTION
 from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
@@ -46,8 +46,9 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         count = sum(len(topic.partitions) for topic in body.topics)
         rows = await inline_or_in_thread(count, answered_topics, body.topics, [denial] * count, _named)
         return {"topics": rows}
-    denied = await request.rights.denied_names(*READ_TOPIC, [topic.name for topic in body.topics])
-    errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body, denied))
+    has_leader_epochs = request.frame.api_version >= FIRST_WITH_EPOCHS
+    named = await of_named_topics(services, request, body.topics, has_leader_epochs=has_leader_epochs)
+    errors, wanted = await read_rows(services, named)
     if wanted:
         for each, error_code in zip(wanted, await _pend(services, request, body, wanted), strict=True):
             errors[each.position] = error_code
@@ -61,16 +62,6 @@ async def _denial(request: Request, body: Any) -> ErrorCode:
     if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
         return ErrorCode.group_authorization_failed
     return ErrorCode.none
-
-
-def _request(services: Services, version: int, body: Any, denied: frozenset[str]) -> OffsetRequest:
-    return OffsetRequest(
-        topics=body.topics,
-        find=lambda topic: services.topics.known(topic.name),
-        missing=lambda _: ErrorCode.unknown_topic_or_partition,
-        has_leader_epochs=version >= FIRST_WITH_EPOCHS,
-        is_denied=lambda topic: topic.name in denied,
-    )
 
 
 async def _pend(services: Services, request: Request, body: Any, wanted: Sequence[WantedOffset]) -> list[ErrorCode]:
@@ -145,7 +136,7 @@ async def _submit(
         return [ErrorCode.invalid_commit_offset_size] * len(rows)
     pending = services.group_ledger.commit_in_transaction(group_id, rows, producer)
     try:
-        async with services.clock.timeout(commit_timeout_s(services)):
+        async with services.clock.timeout(services.group_ledger.commit_timeout_s):
             outcome = await pending
     except TimeoutError:
         return [ErrorCode.coordinator_not_available] * len(rows)
@@ -157,7 +148,6 @@ async def _submit(
     if outcome.is_stale:
         raise stale(services, request, producer.transactional_id, f"commit offsets of the group {group_id}")
     error_codes = list(map(ErrorCode, outcome.error_codes))
-    services.metrics.offsets_committed.inc(error_codes.count(ErrorCode.none))
     return [answered_code(API_KEY, request.frame.api_version, error_code) for error_code in error_codes]
 
 

@@ -65,6 +65,8 @@ class ApplyLoop:
         self._ledger = ledger
         self._store = store
         self._follower = follower
+        self.state: ClusterState = follower.state
+        """The state as far as it is applied. A reload replaces the object: read it again after every await."""
         self._clock = clock
         self._applying = asyncio.Lock()
         self._applied_when_frozen = (0, 0)
@@ -82,11 +84,6 @@ class ApplyLoop:
         """Takes the use of quotas in an entry of a session. Entries that a load applies are passed over."""
         self.reloads_count = 0
         """How often the state was loaded again because the entries behind it had been trimmed."""
-
-    @property
-    def state(self) -> ClusterState:
-        """The state as far as it is applied. A reload replaces the object: read it again after every await."""
-        return self._follower.state
 
     async def freeze(self) -> FrozenState:
         """The state as it is now. Nothing is applied until a thread has copied it; the loop goes on meanwhile."""
@@ -241,7 +238,7 @@ class ApplyLoop:
                 f"{self.state.position}: it was restored from an older copy, or wiped. Stop all agents and run "
                 "`penstock recover`; nothing was changed"
             )
-        self._follower = loaded.follower
+        self._follower, self.state = loaded.follower, loaded.follower.state
         self.reloads_count += 1
         log.info("the state was loaded again", extra={"position": self.state.position})
         self.entry_bytes_applied += sum(len(record.payload) for record in loaded.start.records)

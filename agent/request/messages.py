@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
+from agent.runtime.threads import run_in_thread
+from agent.runtime.yielding import rows_at_most
 from protocol.connection import RequestFrame
+from protocol.limits import INLINE_ROWS_MAX
 from protocol.messages import Values, count_rows, read_request, write_response
 from storage.object_store import Buffer
 
@@ -15,7 +17,8 @@ async def decode(frame: RequestFrame) -> Any:
 
     Raises `MalformedRequest`: close the connection.
     """
-    body = await inline_or_in_thread(rows_at_most(frame.body), read_request, frame)
+    is_small = rows_at_most(frame.body) <= INLINE_ROWS_MAX
+    body = read_request(frame) if is_small else await run_in_thread(read_request, frame)
     frame.leave_body()
     return body
 
@@ -27,4 +30,5 @@ def encode(frame: RequestFrame, values: Values) -> list[Buffer]:
 
 async def encode_yielding(frame: RequestFrame, values: Values) -> list[Buffer]:
     """The same bytes; a thread makes them where there are many rows. The caller does not change `values` meanwhile."""
-    return await inline_or_in_thread(count_rows(frame, values), encode, frame, values)
+    is_small = count_rows(frame, values) <= INLINE_ROWS_MAX
+    return encode(frame, values) if is_small else await run_in_thread(encode, frame, values)

@@ -12,22 +12,13 @@ and may have committed more on another connection, which an older commit would t
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from agent.groups.group_ledger import OffsetRow
 from agent.groups.membership_errors import is_fatal_to_member
 from agent.request.services import Request, Services
 from coordinator.commands.consumer_group_values import ConsumerGroup
-from coordinator.configs.broker_configs import broker_value
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
-
-
-class _Share(NamedTuple):
-    """Some rows of a commit, and the future of their errors."""
-
-    rows_count: int
-    error_codes: asyncio.Future[Sequence[ErrorCode]]
 
 
 def is_too_long(metadata: str, length_max: int) -> bool:
@@ -54,7 +45,7 @@ def commit_error(
 ) -> ErrorCode:
     """The error of the group's coordinator for a commit. For a consumer group `generation` is the member's epoch."""
     group = services.state.groups.get(group_id)
-    if group is None or not services.group_ledger.owns(group_id):
+    if group is None:
         return ErrorCode.not_coordinator
     if isinstance(group.value, ConsumerGroup) or services.consumer_groups.is_live(group_id):
         return services.consumer_groups.check_commit(
@@ -84,7 +75,7 @@ def is_overdue(services: Services, request: Request) -> bool:
     coordinator, so what a client sends later comes later.
     """
     arrived_s = request.arrived_s
-    return arrived_s is not None and services.clock.monotonic_s() - arrived_s > commit_timeout_s(services)
+    return arrived_s is not None and services.clock.monotonic_s() - arrived_s > services.group_ledger.commit_timeout_s
 
 
 async def commit_offsets(
@@ -92,21 +83,21 @@ async def commit_offsets(
 ) -> list[ErrorCode]:
     """The error for each row, once it is applied or offsets.commit.timeout.ms is over; it may be applied later then.
 
-    `judge` returns the error of the group's coordinator, which this agent has to be, for some of the rows.
+    The caller has judged the rows in this turn of the loop. `judge` returns the error of the group's coordinator, which
+    this agent has to be, for those of a later turn. From the first that are rejected on, all are.
     """
-    handed: list[_Share] = []
-    for first in range(0, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
-        if first > 0:
-            await services.clock.sleep(0)
+    ledger = services.group_ledger
+    pending = [ledger.commit(group_id, rows[:OFFSETS_PER_COMMIT_ENTRY_MAX])]
+    rejected: list[ErrorCode] = []
+    for first in range(OFFSETS_PER_COMMIT_ENTRY_MAX, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
+        await services.clock.sleep(0)
         share = rows[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
         error_code = judge(share)
-        if error_code is ErrorCode.none:
-            handed.append(_Share(len(share), services.group_ledger.commit(group_id, share)))
-        else:
-            handed.append(_rejected(services, group_id, len(share), error_code))
-    error_codes = await _error_codes(services, handed)
-    services.metrics.offsets_committed.inc(error_codes.count(ErrorCode.none))
-    return error_codes
+        if error_code is not ErrorCode.none:
+            rejected = await rejection(services, group_id, len(rows) - first, error_code)
+            break
+        pending.append(ledger.commit(group_id, share))
+    return [as_client_error(error_code) for future in pending for error_code in await future] + rejected
 
 
 async def rejection(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
@@ -115,17 +106,22 @@ async def rejection(services: Services, group_id: str, rows_count: int, error_co
     NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
     known of them within offsets.commit.timeout.ms: the client asks again.
     """
-    return await _error_codes(services, [_rejected(services, group_id, rows_count, error_code)])
+    client_error_code = ErrorCode.coordinator_not_available
+    with suppress(TimeoutError):
+        async with services.clock.timeout(services.group_ledger.commit_timeout_s):
+            client_error_code = as_client_error(await _confirmed(services, group_id, error_code))
+    return [client_error_code] * rows_count
 
 
-def _rejected(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
-    future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
+def _confirmed(services: Services, group_id: str, error_code: ErrorCode) -> asyncio.Future[ErrorCode]:
+    """The error once the changes that it may follow from are applied, or the error that replaces it."""
+    future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     ledger, group = services.group_ledger, services.state.groups.get(group_id)
     claim_epoch = None if group is None else group.claim_epoch
 
     def complete(confirmed: asyncio.Future[ErrorCode]) -> None:
-        client_error_code = error_code if confirmed.result() is ErrorCode.none else confirmed.result()
-        future.set_result([client_error_code] * rows_count)
+        if not future.done():
+            future.set_result(error_code if confirmed.result() is ErrorCode.none else confirmed.result())
 
     def confirm(settled: asyncio.Future[ErrorCode]) -> None:
         if claim_epoch is not None and is_fatal_to_member(error_code) and settled.result() is ErrorCode.none:
@@ -134,27 +130,7 @@ def _rejected(services: Services, group_id: str, rows_count: int, error_code: Er
             complete(settled)
 
     ledger.until_applied(group_id).add_done_callback(confirm)
-    return _Share(rows_count, future)
-
-
-async def _error_codes(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
-    """The error for each row, once all of them are known or their time is over."""
-    with suppress(TimeoutError):
-        async with services.clock.timeout(commit_timeout_s(services)):
-            await asyncio.wait([share.error_codes for share in handed])
-    error_codes: list[ErrorCode] = []
-    for rows_count, future in handed:
-        error_codes += (
-            map(as_client_error, future.result())
-            if future.done()
-            else [ErrorCode.coordinator_not_available] * rows_count
-        )
-    return error_codes
-
-
-def commit_timeout_s(services: Services) -> float:
-    """How long a commit waits for the ledger: offsets.commit.timeout.ms."""
-    return int(broker_value(services.broker_configs, "offsets.commit.timeout.ms")) / 1000
+    return future
 
 
 def as_client_error(error_code: ErrorCode) -> ErrorCode:

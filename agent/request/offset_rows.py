@@ -11,8 +11,9 @@ from agent.admin.cluster_view import NO_LEADER_EPOCH
 from agent.groups.group_ledger import NO_RETENTION, OffsetRow
 from agent.request.barriers import passes_barrier
 from agent.request.offset_commits import is_too_long
-from agent.request.services import Services
+from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import READ_TOPIC
 from coordinator.configs.broker_configs import broker_value
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
@@ -40,10 +41,31 @@ class OffsetRequest(NamedTuple):
     retention_ms: int = NO_RETENTION
 
 
+async def of_named_topics(
+    services: Services,
+    request: Request,
+    topics: Sequence[Any],
+    *,
+    has_leader_epochs: bool,
+    retention_ms: int = NO_RETENTION,
+) -> OffsetRequest:
+    """A request that names its topics. Denials stand behind a barrier (S16)."""
+    denied = await request.rights.denied_names(*READ_TOPIC, [topic.name for topic in topics])
+    return OffsetRequest(
+        topics=topics,
+        find=lambda topic: services.topics.known(topic.name),
+        missing=lambda _: ErrorCode.unknown_topic_or_partition,
+        has_leader_epochs=has_leader_epochs,
+        is_denied=lambda topic: topic.name in denied,
+        retention_ms=retention_ms,
+    )
+
+
 async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[ErrorCode], list[WantedOffset]]:
     """The error for each partition of the request, in its order, and the partitions that exist."""
     pacer = CooperativeYield(services.clock)
-    is_confirmed = await _is_confirmed(services, request, pacer)
+    is_confirmed: bool | None = None
+    """Whether missing partitions do not exist; None before the barrier that the first of them takes (S4)."""
     metadata_max = int(broker_value(services.broker_configs, "offset.metadata.max.bytes"))
     errors: list[ErrorCode] = []
     wanted: list[WantedOffset] = []
@@ -51,45 +73,37 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
         is_denied = request.is_denied(topic)
         topic_state = None if is_denied else request.find(topic)
         for partition in topic.partitions:
-            if is_denied:
-                errors.append(ErrorCode.topic_authorization_failed)
-            elif topic_state is not None and _has(topic_state, partition.partition_index):
+            if pacer.is_turn_over():
+                await pacer.turn()
+            row = _row(request, topic_state, partition)
+            if row is None and is_confirmed is None and not is_denied:
+                is_confirmed = await passes_barrier(services)
+                is_denied = request.is_denied(topic)  # an id may have become known
+                topic_state = None if is_denied else request.find(topic)
                 row = _row(request, topic_state, partition)
-                wanted.append(WantedOffset(len(errors), None if is_too_long(row.metadata, metadata_max) else row))
+            if row is not None:
+                is_unfit = bool(row.metadata) and is_too_long(row.metadata, metadata_max)
+                wanted.append(WantedOffset(len(errors), None if is_unfit else row))
                 errors.append(ErrorCode.none)
+            elif is_denied:
+                errors.append(ErrorCode.topic_authorization_failed)
             else:
                 errors.append(request.missing(topic_state) if is_confirmed else ErrorCode.coordinator_not_available)
-            await pacer.step()
     return errors, wanted
 
 
-def _row(request: OffsetRequest, topic: TopicState, partition: Any) -> OffsetRow:
-    """The offset to commit for one of the topic's partitions."""
+def _row(request: OffsetRequest, topic: TopicState | None, partition: Any) -> OffsetRow | None:
+    """The offset to commit for one of the topic's partitions; None where that does not exist."""
+    if topic is None or not 0 <= partition.partition_index < len(topic.partitions):
+        return None
     return OffsetRow(
-        topic_id=topic.topic_id,
-        partition=PartitionIndex(partition.partition_index),
-        offset=Offset(partition.committed_offset),
-        leader_epoch=partition.committed_leader_epoch if request.has_leader_epochs else NO_LEADER_EPOCH,
-        metadata=partition.committed_metadata or "",
-        retention_ms=request.retention_ms,
+        topic.topic_id,
+        PartitionIndex(partition.partition_index),
+        Offset(partition.committed_offset),
+        partition.committed_leader_epoch if request.has_leader_epochs else NO_LEADER_EPOCH,
+        partition.committed_metadata or "",
+        request.retention_ms,
     )
-
-
-async def _is_confirmed(services: Services, request: OffsetRequest, pacer: CooperativeYield) -> bool:
-    """Whether missing partitions do not exist. Takes a barrier where one is missing; False where that fails (S4)."""
-    for topic in request.topics:
-        if request.is_denied(topic):
-            continue
-        topic_state = request.find(topic)
-        for partition in topic.partitions:
-            if topic_state is None or not _has(topic_state, partition.partition_index):
-                return await passes_barrier(services)
-            await pacer.step()
-    return True
-
-
-def _has(topic: TopicState, partition_index: int) -> bool:
-    return 0 <= partition_index < len(topic.partitions)
 
 
 def answered_topics(

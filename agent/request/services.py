@@ -7,6 +7,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+from msgspec import field as msgspec_field
+
 from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone, controller, shares_address
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin
@@ -201,8 +204,7 @@ class NoAnswerOwed(Exception):
     """A request gets no response. Only a closed connection leads its client on: to new metadata or another agent."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(Struct, frozen=True, kw_only=True, eq=False):
     """One request: its frame, and the name of the listener that received it."""
 
     frame: RequestFrame
@@ -218,19 +220,19 @@ class Request:
     """The SASL mechanism of the log-in, "" without one."""
     is_by_token: bool = False
     """Whether a delegation token proved the principal."""
-    client: ConnectedClient = field(default_factory=ConnectedClient)
+    client: ConnectedClient = msgspec_field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
     connection_epoch: RequestEpoch | None = None
     """The epoch of the connection (safety rule S7); None for a request without a connection."""
     arrived_s: float | None = None
     """The injected monotonic clock's time when the frame was complete; None for a request without a connection."""
-    taken_up_s: float = field(default=0.0)
+    taken_up_s: float = 0.0
     """The time when the requests before it on the connection were served."""
     usage: RequestUsage | None = None
     """The use that its client's quotas count; None where the client has none."""
-    fetch_wait: FetchWait | None = field(default=None)
+    fetch_wait: FetchWait | None = None
     """The wait of a fetch: when it is ended, the fetch waits no longer."""
-    answer_capacity_bytes: Callable[[], int] | None = field(default=None)
+    answer_capacity_bytes: Callable[[], int] | None = None
     """The limit of the record bytes that a response may have now; None for no limit."""
 
     @property

@@ -47,8 +47,7 @@ class SystemClock:
     def now_ms(self) -> Milliseconds:
         return Milliseconds(time.time_ns() // 1_000_000)
 
-    def monotonic_s(self) -> float:
-        return time.monotonic()
+    monotonic_s = staticmethod(time.monotonic)
 
     def uptime_s(self) -> float:
         return time.clock_gettime(_CLOCK_WITH_SLEEP)

@@ -4,7 +4,6 @@ Rule: hot paths use bound children (`Metrics.request`, `Metrics.store`), so labe
 its own registry. Metrics of the whole cluster are in `agent.views.cluster_metrics`.
 """
 
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from agent.runtime.collectors import Collected, CountedElsewhere
+from agent.runtime.request_counts import RequestCount, RequestCounts
 from agent.runtime.threads import run_in_thread
 from agent.runtime.topic_traffic import TopicTraffic
 
@@ -36,21 +36,6 @@ class MetricRow(NamedTuple):
     kind: str
     labels: tuple[str, ...]
     text: str
-
-
-class RequestMetrics:
-    """The metrics of one API in one version."""
-
-    __slots__ = ("_count", "_observe")
-
-    def __init__(self, name: str, version: int, seconds: Histogram, requests: Counter) -> None:
-        self._observe: Callable[[float], None] = seconds.labels(name).observe
-        self._count: Callable[[], None] = requests.labels(name, str(version)).inc
-
-    def answered(self, seconds: float) -> None:
-        """Count one answer, errors included."""
-        self._count()
-        self._observe(seconds)
 
 
 class StoreMetrics:
@@ -80,7 +65,6 @@ class Metrics:
         self.registry = registry or CollectorRegistry(auto_describe=True)
         self.rows: list[MetricRow] = []
         """Every metric of this object, without those of added collectors."""
-        self._requests: dict[tuple[str, int], RequestMetrics] = {}
         self._store: dict[str, StoreMetrics] = {}
         disable_created_metrics()  # type: ignore[no-untyped-call]  # it would add a series for each counter
         ProcessCollector(registry=self.registry)
@@ -126,14 +110,9 @@ class Metrics:
         return Histogram(f"penstock_{name}", text, labels, registry=self.registry, buckets=buckets)
 
     def _add_clients(self) -> None:
-        self.requests = self._counter(
-            "requests",
-            "Answered Kafka requests, by API and version.",
-            ("api", "version"),
-        )
-        self.request_duration_seconds = self._histogram(
-            "request_duration_seconds", "Time from the last byte of a Kafka request to its answer.", ("api",)
-        )
+        self._requests = RequestCounts("penstock", SECONDS_BUCKETS)
+        self.registry.register(self._requests)
+        self.rows += [MetricRow(*row) for row in self._requests.rows]
         self.connections = self._gauge("connections", "Open Kafka connections.", ("listener",))
         self.connections_accepted = self._counter("connections_accepted", "Accepted Kafka connections.", ("listener",))
         self.connections_closed = self._counter(
@@ -454,7 +433,7 @@ class Metrics:
         self.group_rebalances = self._counted(
             "group_rebalances", "Rebalances of classic groups on this coordinator that began a new generation."
         )
-        self.offsets_committed = self._counter("offsets_committed", "Offsets that groups committed through this agent.")
+        self.offsets_committed = self._counted("offsets_committed", "Offsets that groups committed through this agent.")
 
     def _add_transactions(self) -> None:
         self.transactions_fenced_requests = self._counter(
@@ -474,13 +453,9 @@ class Metrics:
             "audit_outage_seconds", "Seconds since the audit log could no longer be written; 0 while it can."
         )
 
-    def request(self, api: str, version: int) -> RequestMetrics:
-        """The bound metrics of one API in one version."""
-        request_metrics = self._requests.get((api, version))
-        if request_metrics is None:
-            request_metrics = RequestMetrics(api, version, self.request_duration_seconds, self.requests)
-            self._requests[api, version] = request_metrics
-        return request_metrics
+    def request(self, api: str, version: int) -> RequestCount:
+        """The metrics of one API in one version."""
+        return self._requests.of(api, version)
 
     def store(self, operation: str) -> StoreMetrics:
         """The bound metrics of one operation: put, get, head, list, delete."""

@@ -35,12 +35,20 @@ class CooperativeYield:
 
     async def step(self) -> None:
         """Count a row; after every `rows_per_turn` of them all other tasks run once."""
+        if self.is_turn_over():
+            await self.turn()
+
+    def is_turn_over(self) -> bool:
+        """Count a row. True after every `rows_per_turn` of them: await `turn`. For loops where a coroutine is dear."""
         self._rows_left -= 1
-        if self._rows_left <= 0:
-            self._rows_left = self._rows_per_turn
-            await self._clock.sleep(0)
-            if self._after_turn is not None:
-                self._after_turn()
+        return self._rows_left <= 0
+
+    async def turn(self) -> None:
+        """All other tasks run once."""
+        self._rows_left = self._rows_per_turn
+        await self._clock.sleep(0)
+        if self._after_turn is not None:
+            self._after_turn()
 
 
 async def inline_or_in_thread(row_count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -119,6 +119,8 @@ class Rights:
 
     async def may_behind_barrier(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether an operation is allowed. False is final: it stands behind a barrier (S16)."""
+        if self._record_allowed is None and self.may(operation, resource_type, name):
+            return True
         return not await self.denied_names(operation, resource_type, (name,))
 
     async def may_on_cluster(self, *operations: Operation) -> bool:

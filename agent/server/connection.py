@@ -363,7 +363,8 @@ class ClientConnection(asyncio.BufferedProtocol):
                     if self._table.is_draining or self._transport is None or self._transport.is_closing():
                         return
                     await self._take_up_next()
-                    self.regulate_reading()
+                    if not self._is_sending:  # else that follows when the answer is sent
+                        self.regulate_reading()
                 self._has_frames = asyncio.get_running_loop().create_future()
                 await self._has_frames
         except MalformedRequest as error:
@@ -460,21 +461,29 @@ class ClientConnection(asyncio.BufferedProtocol):
         metrics.answered(services.clock.monotonic_s() - request.taken_up_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
-        """Send in the loop's next turn: answers that become ready in the same turn leave in one system call."""
+        """Send at once where no other answer is owed, as to a client that sends one request at a time.
+
+        Else in the loop's next turn: answers that become ready in the same turn leave in one system call.
+        """
         self._taken_up_count -= 1
-        if not self._is_sending:
+        self._outgoing.extend(buffers)
+        if not self._wire.requests_waiting:
+            self._write_outgoing()
+            if not self._is_taking_up:  # else that follows when the request is served
+                self.regulate_reading()
+        elif not self._is_sending:
             self._is_sending = True
             asyncio.get_running_loop().call_soon(self._send_now)
-        self._outgoing.extend(buffers)
 
     def _send_now(self) -> None:
         self._is_sending = False
+        self._write_outgoing()
+        self.regulate_reading()
+
+    def _write_outgoing(self) -> None:
         buffers, self._outgoing = self._outgoing, []
         transport = self._transport
-        if transport is None or transport.is_closing():
-            return
-        if buffers:
+        if buffers and transport is not None and not transport.is_closing():
             transport.writelines(buffers)
             if self._writable is not None:
                 self._table.keep_unread(self)
-        self.regulate_reading()

@@ -661,6 +661,6 @@ CLUSTER_WIDE: Final = frozenset(
 
 def broker_value(broker_configs: Mapping[str, str], name: str) -> str:
     """The value of a broker config that has a default, as text: what was set, else Kafka's default."""
-    value = broker_configs.get(name, BROKER_CONFIGS[name].default)
+    value = broker_configs[name] if name in broker_configs else BROKER_CONFIGS[name].default
     assert value is not None, f"{name} has no default"
     return value

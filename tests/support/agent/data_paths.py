@@ -30,6 +30,7 @@ from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.cut_off import CutOff
 from agent.request.services import Services
+from agent.runtime.clock import Clock
 from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
 from agent.security.authorizer import Authorizer, StateAcls
@@ -48,7 +49,7 @@ from protocol.types import PartitionIndex
 from storage.batcher import BatchGroup
 from storage.decorators.failing import FailingStore
 from storage.memory_store import MemoryStore
-from tests.support.agent.ledger_parts import ManualClock, Parts, lake_of, running_parts
+from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create, start
 from tests.support.records.plain_records import Record, read_batches
 
@@ -216,7 +217,7 @@ async def tasks_that_fail() -> AsyncIterator[asyncio.TaskGroup]:
 
 def services_of(
     paths: DataPaths,
-    clock: ManualClock,
+    clock: Clock,
     tasks: asyncio.TaskGroup,
     authorizer: AuthorizerSettings | None = None,
     token_settings: TokenSettings | None = None,

@@ -199,6 +199,30 @@ async def test_long_ids_of_groups_take_entries_of_their_own_and_longer_ones_are_
         assert await rejection(groups, "\N{EURO SIGN}" * (GROUP_ID_BYTES_MAX // 3 + 1)) is ErrorCode.invalid_group_id
 
 
+async def test_a_commit_that_is_not_applied_in_time_is_answered_and_counts_when_it_is() -> None:
+    async with one_agent() as (parts, _):
+        configs = {"offsets.commit.timeout.ms": "20"}
+        groups = GroupLedger(ledger=parts.ledger, clock=parts.clock, broker_configs=configs)
+        for group_id in GROUPS:
+            await groups.claim(group_id)
+        gate = closed_gate(parts)
+        told = await asyncio.gather(*(groups.commit(group_id, [row(1), row(2, 9)]) for group_id in GROUPS))
+        assert told == [[ErrorCode.coordinator_not_available] * 2] * len(GROUPS)
+        assert groups.offsets_committed_count == 0
+        gate.set()
+        # What comes later is applied later, so the counted ones are there by then.
+        assert await groups.commit("group-0", [row(3)]) == [ErrorCode.none]
+        assert groups.offsets_committed_count == len(GROUPS) + 1
+
+
+async def test_a_commit_that_nobody_waits_for_is_made_all_the_same() -> None:
+    async with one_agent() as (parts, groups):
+        await groups.claim("g")
+        groups.commit("g", [row(1)]).cancel()
+        assert await groups.commit("g", [row(2, 1)]) == [ErrorCode.none]
+        assert sorted(parts.ledger.state.groups["g"].offsets[TOPIC]) == [0, 1]
+
+
 async def test_a_commit_and_a_write_keep_their_order() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")

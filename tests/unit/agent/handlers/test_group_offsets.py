@@ -61,7 +61,7 @@ class TestCommit:
             unknown = ErrorCode.unknown_topic_or_partition
             assert told_codes == [(0, NONE), (7, unknown), (0, NONE), (-1, unknown)]
             assert offsets_of(await told(services)) == {0: 3}
-            assert services.metrics.offsets_committed._value.get() == 2
+            assert services.group_ledger.offsets_committed_count == 2
 
     async def test_topics_have_ids_from_version_10_on(self) -> None:
         async with serving() as services:
@@ -203,7 +203,7 @@ class TestARefusalThatFollowsFromAChangeOnItsWay:
         count = OFFSETS_PER_COMMIT_ENTRY_MAX + 1
         async with self.group_and_gate(kind) as (services, gate):
             rows = [OffsetRow(TOPIC, PartitionIndex(number % 2), Offset(number)) for number in range(count)]
-            said = iter([NONE, ErrorCode.unknown_member_id])
+            said = iter([ErrorCode.unknown_member_id])
             task = asyncio.ensure_future(commit_offsets(services, "g", rows, lambda _: next(said)))
             await asyncio.sleep(0)
             await leaving(services, kind)
@@ -241,6 +241,7 @@ class TestALedgerThatIsAway:
         async with serving(clock=Impatient()) as services:
             assert await commit(services, {0: 1}) == [(0, NONE)]
             ledger_of(services).fate_of_append = never
+            services.group_ledger.commit_timeout_s = 0.01
             away = ErrorCode.coordinator_not_available
             rows = [(number % 2, number) for number in range(OFFSETS_PER_COMMIT_ENTRY_MAX + 1)]
             assert {code for _, code in await commit(services, rows)} == {away}

@@ -9,7 +9,6 @@ from kio.schema.metadata.v4.response import MetadataResponse
 
 from agent.request import messages
 from agent.request.messages import Values, encode
-from agent.runtime import yielding
 from coordinator.ledger.memory import MemoryLedger
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
@@ -35,7 +34,7 @@ async def test_many_partitions_are_answered_in_a_thread_and_few_on_the_loop(monk
     monkeypatch.setattr(messages, "encode", noted)
     async with stalled(Impatient()) as services:
         inline = joined(await handled(services, request(3, 4, BY_NAME)))
-        monkeypatch.setattr(yielding, "INLINE_ROWS_MAX", 0)
+        monkeypatch.setattr(messages, "INLINE_ROWS_MAX", 0)
         threaded = joined(await handled(services, request(3, 4, BY_NAME)))
     assert inline == threaded
     assert b"\0\1t" in inline

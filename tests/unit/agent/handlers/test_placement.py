@@ -65,7 +65,7 @@ async def trio() -> AsyncIterator[Trio]:
 
 async def described(services: Services, client_id: str = "") -> MetadataResponse:
     asked = request(3, 4, b"\0\0\0\1\0\1t\0")
-    asked = replace(asked, frame=replace(asked.frame, client_id=client_id))
+    asked = structs.replace(asked, frame=replace(asked.frame, client_id=client_id))
     return read(MetadataResponse, await handled(services, asked))
 
 

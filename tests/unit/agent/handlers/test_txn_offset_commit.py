@@ -93,7 +93,7 @@ class TestOffsetsOfATransaction:
             assert await seen(services, is_stable=False) == [(0, 2, NONE), (1, -1, NONE)]
             await end(services, producer, is_commit=is_commit, version=5 if version == 5 else 3)
             assert await seen(services, is_stable=True) == [(0, 5 if is_commit else 2, NONE), (1, -1, NONE)]
-            assert services.metrics.offsets_committed._value.get() == 2
+            assert services.group_ledger.offsets_committed_count == 2
 
     async def test_the_last_of_several_commits_counts_and_so_does_one_outside_after_it(self) -> None:
         async with serving() as services:

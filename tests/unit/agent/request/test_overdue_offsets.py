@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agent.request.offset_commits import commit_timeout_s
 from agent.request.services import Request, Services
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
@@ -73,18 +72,20 @@ async def test_a_request_that_waited_for_too_long_changes_nothing(api_key: ApiKe
         await commit(services, {0: 25})
         version, values = await request_of(services, api_key)
         before = services.state.position
-        late = await ask_late(services, api_key, version, values, commit_timeout_s(services) + MOMENT_S)
+        late = await ask_late(services, api_key, version, values, services.group_ledger.commit_timeout_s + MOMENT_S)
         assert codes_of(api_key, late) == [AWAY]
         assert services.state.position == before
         assert offsets_of(await told(services)) == {0: 25}
-        in_time = await ask_late(services, api_key, version, values, commit_timeout_s(services))
+        in_time = await ask_late(services, api_key, version, values, services.group_ledger.commit_timeout_s)
         assert codes_of(api_key, in_time) == [NONE]
 
 
 async def test_a_commit_that_waits_for_its_coordinator_to_claim_the_group_counts_that_time_too() -> None:
     async with serving() as services:
         gate = closed_gate(services)
-        asking = asyncio.create_task(ask_late(services, ApiKey.OFFSET_COMMIT, 9, COMMIT, commit_timeout_s(services)))
+        asking = asyncio.create_task(
+            ask_late(services, ApiKey.OFFSET_COMMIT, 9, COMMIT, services.group_ledger.commit_timeout_s)
+        )
         await until(lambda: bool(services.group_ledger._claims))
         await services.clock.sleep(MOMENT_S)
         gate.set()

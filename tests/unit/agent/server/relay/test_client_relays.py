@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from agent.agent import Agent
 from agent.request.connection_epochs import IntroducedEpoch
@@ -75,7 +76,7 @@ class Scene:
 
     async def send(self, api_key: ApiKey, version: int, values: dict[str, Any], **client: object) -> Answer:
         (frame,) = ServerConnection().receive_data(framed(api_key, version, values, client_id="c"))
-        request = replace(CLIENT, frame=frame, **client)  # type: ignore[arg-type]
+        request = structs.replace(CLIENT, frame=frame, **client)
         return await self.client.handler(api_key)(self.services, request)
 
     async def heartbeat(self, group: str | None = None, **client: object) -> Answer:
