@@ -392,6 +392,8 @@ allocator's."""
 PRODUCED_CHUNK_BYTES_MIN = 4 * KIB
 """Smaller chunks are not served out of the read cache any more once they are archived: to read the archive costs less,
 as it joins them (`benchmarks.micro.behind`)."""
+PRODUCED_CHUNKS_CUT_MIN = 64
+"""How many removed chunks at the front of a partition's lists are cut off together, at least."""
 FETCH_READS_BYTES_MAX = 256 * MIB
 """The bytes that all fetches together may be reading, as they are served; beyond it a fetch waits for its turn, or
 answers without records. While bytes are made ready they are there twice."""

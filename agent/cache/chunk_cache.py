@@ -11,7 +11,6 @@ from array import array
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
-from struct import Struct
 from typing import NamedTuple
 
 from agent.cache.produced_chunks import PartitionChunks, ProducedChunk, may_outlive_pass
@@ -21,9 +20,6 @@ from protocol.records.batch import read_header
 from protocol.records.compression import Compression
 from protocol.types import ObjectId, PartitionIndex, TopicId
 from protocol.wire import Buffer
-
-_BASE_OFFSET = Struct(">q")
-"""The first bytes of a batch, and so of a chunk."""
 
 ChunkKey = Hashable
 """The key of a chunk, a tuple that begins with the id of its object (`chunk_key`). A whole object's key is its id."""
@@ -53,12 +49,14 @@ class ServedChunk:
     which the cyclic garbage collector tracks.
     """
 
-    __slots__ = ("_batches", "buffer", "produced_with")
+    __slots__ = ("_batches", "buffer", "produced_from", "produced_with")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
         """Never changed after it is set: answers in flight refer to it."""
         self._batches: _Batches | None = None
+        self.produced_from = 0
+        """Its first offset there."""
         self.produced_with: PartitionChunks | None = None
         """The chunks of its partition among which the cache finds it by its offsets, if it does."""
 
@@ -179,7 +177,7 @@ class ChunkCache:
         if chunks is None:
             chunks = self._produced[partition] = PartitionChunks(partition)
         chunks.add(ProducedChunk(key, chunk.offset_first, chunk.offset_end))
-        served.produced_with = chunks
+        served.produced_from, served.produced_with = chunk.offset_first, chunks
 
     def produced_range(
         self, partition: tuple[TopicId, PartitionIndex], offset: int, offset_end: int
@@ -255,8 +253,7 @@ class ChunkCache:
         self.bytes_held -= _entry_bytes(dropped)
         if isinstance(dropped, ServedChunk) and dropped.produced_with is not None:
             chunks, dropped.produced_with = dropped.produced_with, None
-            (offset_first,) = _BASE_OFFSET.unpack_from(dropped.buffer)
-            chunks.remove(offset_first)
+            chunks.remove(dropped.produced_from)
             if not chunks:
                 del self._produced[chunks.partition]
 

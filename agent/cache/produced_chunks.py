@@ -10,11 +10,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from protocol.limits import PRODUCED_CHUNK_BYTES_MIN
+from protocol.limits import PRODUCED_CHUNK_BYTES_MIN, PRODUCED_CHUNKS_CUT_MIN
 from protocol.types import PartitionIndex, TopicId
-
-CUT_MIN = 64
-"""How many removed chunks at the front of a partition's lists are cut off together, at least."""
 
 
 def may_outlive_pass(chunk_bytes: int, batch_is_transactional: Sequence[int]) -> bool:
@@ -68,7 +65,7 @@ class PartitionChunks:
             del self._firsts[row], self._ends[row], self._keys[row]
             return
         self._start += 1
-        if self._start >= CUT_MIN and self._start * 2 >= len(self._keys):
+        if self._start >= PRODUCED_CHUNKS_CUT_MIN and self._start * 2 >= len(self._keys):
             del self._firsts[: self._start], self._ends[: self._start], self._keys[: self._start]
             self._start = 0
 

@@ -56,19 +56,29 @@ class ReadPlan:
         added_bytes = 0
         for chunk in chunks:
             is_in_memory = memory.holds(chunk, compression)
-            expected = chunk.byte_count
-            if chunk.is_archived:
-                row_group = (chunk.object_id, chunk.row_group, is_in_memory)
-                if row_group in self._row_groups:
-                    continue
-                self._row_groups.add(row_group)
-                expected = expected_bytes(chunk, bytes_max)
+            expected = self._expected(chunk, bytes_max, is_in_memory=is_in_memory)
             added_bytes += expected
             if not is_in_memory:
                 self.bytes_to_read += expected
         self.chunks += chunks
         self.compressions += [compression] * len(chunks)
         return added_bytes
+
+    def add_produced(self, chunk: ChunkRef, bytes_max: int) -> int:
+        """Count an archived chunk of which the produced batches are served, so that nothing is read for it.
+
+        Returns the estimated bytes of it, as `add` does.
+        """
+        return self._expected(chunk, bytes_max, is_in_memory=True)
+
+    def _expected(self, chunk: ChunkRef, bytes_max: int, *, is_in_memory: bool) -> int:
+        if not chunk.is_archived:
+            return chunk.byte_count
+        row_group = (chunk.object_id, chunk.row_group, is_in_memory)
+        if row_group in self._row_groups:
+            return 0
+        self._row_groups.add(row_group)
+        return expected_bytes(chunk, bytes_max)
 
 
 class FetchLimits(NamedTuple):
@@ -232,7 +242,7 @@ class FetchPlanner:
                 continue
             compression = archive_compression(readable.topic, self._broker_configs)
             if self._reads.has_produced(readable.key, chunks[0], requested.fetch_offset, compression):
-                bytes_left -= expected_bytes(chunks[0], bytes_max)  # nothing is read for it
+                bytes_left -= plan.add_produced(chunks[0], bytes_max)
             else:
                 bytes_left -= plan.add(chunks, compression, bytes_max, self._memory)
         return plan

@@ -116,9 +116,11 @@ class ReadAhead:
         bytes_ahead = 0
         for chunk in chunks_ahead(partition, step.offset_next, min(step.bytes_max, READ_AHEAD_PARTITION_BYTES_MAX)):
             offset = max(step.offset_next, chunk.offset_first)
-            is_missing = self._reader.is_missing(chunk, step.compression) and not self._reader.has_produced(
+            if not self._reader.holds(chunk, step.compression) and self._reader.has_produced(
                 step.key, partition.index, chunk, offset
-            )
+            ):
+                continue  # it is served as it was produced: nothing is read for it
+            is_missing = self._reader.is_missing(chunk, step.compression)
             if is_missing:
                 missing.append(chunk)
             if chunk.offset_first >= step.offset_next and (is_missing or chunk.is_archived):

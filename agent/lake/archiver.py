@@ -30,7 +30,9 @@ from coordinator.state.state import TopicState
 from iceberg_export.archive.archive_pass import (
     UNREADABLE,
     ArchivedPass,
+    InMemory,
     archive,
+    sound_in_memory,
     unreadable_chunks,
 )
 from iceberg_export.archive.plan import ArchivePass, ArchivePolicy, ArchiveSchedule
@@ -41,7 +43,7 @@ from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import NO_TIMESTAMP, Milliseconds, PartitionIndex, TopicId
-from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -285,15 +287,20 @@ class Archiver:
             columns_of=self._typed_columns.of(planned.topic_id),
             reserve=UNPACKING.reserve,
         )
-        # What was just produced is still in memory. Where that turns out to be damaged, the store's copy counts.
-        if in_memory := self._in_memory(planned):
+        in_memory = self._in_memory(planned)  # what was just produced
+        if in_memory:
             with contextlib.suppress(*UNREADABLE):
                 return await write(in_memory=in_memory)
+            in_memory = await self._sound(planned, in_memory)
         try:
-            return await write()
+            return await write(in_memory=in_memory)
         except UNREADABLE as error:
             unreadable = await unreadable_chunks(
-                planned, store=objects.store, run_in_thread=run_in_thread, reserve=UNPACKING.reserve
+                planned,
+                store=objects.store,
+                run_in_thread=run_in_thread,
+                reserve=UNPACKING.reserve,
+                in_memory=in_memory,
             )
             # Another agent may have archived or deleted the chunks: then they are neither damaged nor lost (S4).
             await self._ledger.barrier()
@@ -301,8 +308,8 @@ class Archiver:
                 raise _ChunksExcluded(str(error)) from error
             raise
 
-    def _in_memory(self, planned: ArchivePass) -> Mapping[int, Buffer]:
-        """The bytes of chunks that the read cache holds as they were produced, by their place in the pass."""
+    def _in_memory(self, planned: ArchivePass) -> InMemory:
+        """The bytes of chunks that the read cache holds as they were produced, by their index in the pass."""
         return {
             index: buffer
             for index, chunk in enumerate(planned.chunks)
@@ -311,6 +318,19 @@ class Archiver:
             and (buffer := self._cache.intake_bytes(chunk.object_id, chunk.byte_first)) is not None
             and len(buffer) == chunk.byte_count
         }
+
+    async def _sound(self, planned: ArchivePass, in_memory: InMemory) -> InMemory:
+        """What is sound of the chunks in memory. The others leave the cache: the store's copies count (S20)."""
+        sound = await sound_in_memory(planned, in_memory, run_in_thread=run_in_thread, reserve=UNPACKING.reserve)
+        for index in in_memory.keys() - sound.keys():
+            chunk = planned.chunks[index]
+            log.error(
+                "a chunk of the read cache is damaged: it is read from the store instead. Memory of this machine may "
+                "be faulty",
+                extra={"topic": planned.name, "partition": chunk.partition, "offset": chunk.offset_first},
+            )
+            self._cache.drop_chunks(chunk.object_id)
+        return sound
 
     def _count(self, archived: ArchivedPass, seconds: float) -> None:
         self._metrics.archive_passes.labels("done").inc()

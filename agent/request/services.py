@@ -149,7 +149,7 @@ class Services:
 
     @property
     def may_redirect(self) -> bool:
-        """Whether `redirects` has anything to wait for or to say: this agent drains, or is cut off, as of now."""
+        """Whether this agent drains or is cut off now: else `redirects` returns False at once."""
         return self.draining.is_redirecting or self.cut_off.is_cut_off
 
     async def redirects(self, request: "Request", seconds_max: float) -> bool:

@@ -1,7 +1,7 @@
 """The metrics of one agent, named in one place. Names end in their unit; docs/reference/metrics.md lists them.
 
-Rule: hot paths use bound children (`Metrics.request`, `Metrics.store`), so labels are looked up once. Each agent has
-its own registry. Metrics of the whole cluster are in `agent.views.cluster_metrics`.
+Rule: hot paths use counts without locks (`Metrics.request`) or bound children (`Metrics.store`), so labels are looked
+up once. Each agent has its own registry. Metrics of the whole cluster are in `agent.views.cluster_metrics`.
 """
 
 from functools import cache
@@ -455,7 +455,7 @@ class Metrics:
 
     def request(self, api: str, version: int) -> RequestCount:
         """The metrics of one API in one version."""
-        return self._requests.of(api, version)
+        return self._requests.count_of(api, version)
 
     def store(self, operation: str) -> StoreMetrics:
         """The bound metrics of one operation: put, get, head, list, delete."""

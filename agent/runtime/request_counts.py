@@ -43,7 +43,7 @@ class RequestCounts(Collector):
         self._labels = [*map(str, bounds), "+Inf"]
         self._counts: dict[tuple[str, int], RequestCount] = {}
 
-    def of(self, api: str, version: int) -> RequestCount:
+    def count_of(self, api: str, version: int) -> RequestCount:
         """The count of one API in one version."""
         count = self._counts.get((api, version))
         if count is None:

@@ -61,13 +61,14 @@ class KafkaServer:
     async def drain(self, seconds_max: float) -> None:
         """Let log-ins end, stop taking up requests, and close all once those taken up are answered.
 
-        That takes at most `seconds_max`. A connection that is lost in the middle of a log-in looks like a rejected one:
-        librdkafka reports an authentication error, and many applications end at that.
+        That takes at most `seconds_max`, of which log-ins get a quarter: the rest is for answers that are owed. A
+        connection that is lost in the middle of a log-in looks like a rejected one: librdkafka reports an
+        authentication error, and many applications end at that.
         """
         table = self.table
         self.close_listeners()
         began_s = self._clock.monotonic_s()
-        await self._until(lambda: not table.unauthenticated, began_s + min(DRAIN_LOGIN_SECONDS_MAX, seconds_max))
+        await self._until(lambda: not table.unauthenticated, began_s + min(DRAIN_LOGIN_SECONDS_MAX, seconds_max / 4))
         table.is_draining = True
         for unauthenticated in list(table.unauthenticated):
             unauthenticated.abort()
@@ -77,9 +78,9 @@ class KafkaServer:
         for connection in list(table.connections):
             connection.close()
 
-    async def _until(self, is_so: Callable[[], bool], deadline_s: float) -> None:
-        """Return once it is so, or at the monotonic time `deadline_s`."""
-        while not is_so() and self._clock.monotonic_s() < deadline_s:
+    async def _until(self, condition: Callable[[], bool], deadline_s: float) -> None:
+        """Return once the condition holds, or at the monotonic time `deadline_s`."""
+        while not condition() and self._clock.monotonic_s() < deadline_s:
             await self._clock.sleep(DRAIN_POLL_SECONDS)
 
     def close_listeners(self) -> None:

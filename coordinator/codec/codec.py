@@ -79,7 +79,9 @@ def write(proposal: Proposal, rules_version: int, session: SessionId, number: in
     flags = 0
     if len(body) > COMPRESS_FROM_BYTES:
         flags = COMPRESSED
-        body = _SIZE.pack(len(body)) + bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
+        packed = _SIZE.pack(len(body)) + bytes(cramjam.zstd.compress(body, level=ZSTD_LEVEL))
+        assert _decompress(memoryview(packed)) == body, "zstd does not give back what it was given"
+        body = packed
     if not is_checked:
         return WrittenEntry(_HEADER.pack(FORMAT_UNCHECKED, flags) + body, read)
     return WrittenEntry(_CHECKED_HEADER.pack(FORMAT_CHECKED, flags, _crc(flags, session, number, body)) + body, read)

@@ -43,7 +43,7 @@ UNREADABLE = (ObjectMissing, ObjectDamaged, InvalidBatch, ChunkMismatch)
 UnreadableChunk = tuple[IntakeChunk, Exception]
 """A chunk that cannot be archived, and the reason: one of `UNREADABLE`."""
 InMemory = Mapping[int, Buffer]
-"""The bytes of chunks that need not be read, by their place among the pass's chunks."""
+"""The bytes of chunks that need not be read, by their index in `ArchivePass.chunks`."""
 NOTHING_IN_MEMORY: Final = MappingProxyType[int, Buffer]({})
 
 
@@ -83,8 +83,8 @@ async def archive(
     """Write the pass's chunks as the session's object `number`, and return the command that replaces them with it.
 
     `columns_of`: returns the typed columns; called once the chunks are read. None: the file has no typed columns.
-    `reserve`: memory for batches that unpack to much. `in_memory`: is checked as what is read from the
-    store.
+    `reserve`: memory for batches that unpack to much. `in_memory`: its bytes are checked like those
+    from the store.
 
     Raises `StoreError` (`ObjectMissing`: the index has changed, plan again), `InvalidBatch` or `ChunkMismatch` (an
     intake object is damaged: `unreadable_chunks` finds it). A cancellation leaves at most an unreferenced object.
@@ -145,18 +145,40 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore, in_mem
     return chunk_bytes
 
 
+async def sound_in_memory(
+    archive_pass: ArchivePass,
+    in_memory: InMemory,
+    *,
+    run_in_thread: RunInThread,
+    reserve: ReserveMemory = no_reservation,
+) -> InMemory:
+    """The chunks in memory whose bytes can be archived. Decodes each chunk alone."""
+    sound: dict[int, Buffer] = {}
+    for index, buffer in in_memory.items():
+        source = _source_chunk(archive_pass, archive_pass.chunks[index], memoryview(buffer), reserve)
+        with contextlib.suppress(*UNREADABLE):
+            await run_in_thread(_decode, source)
+            sound[index] = buffer
+    return sound
+
+
 async def unreadable_chunks(
     archive_pass: ArchivePass,
     *,
     store: ObjectStore,
     run_in_thread: RunInThread,
     reserve: ReserveMemory = no_reservation,
+    in_memory: InMemory = NOTHING_IN_MEMORY,
 ) -> list[UnreadableChunk]:
     """The chunks of a pass that cannot be archived, in the order of (partition, offset). Decodes each chunk alone.
 
+    Those `in_memory` can be, whatever the store has: `sound_in_memory` has looked at them.
+
     Raises every `StoreError` that does not mean that a chunk is missing or damaged, such as an unreachable store.
     """
-    stored = [chunk for chunk in archive_pass.chunks if not chunk.is_marker]
+    stored = [
+        chunk for index, chunk in enumerate(archive_pass.chunks) if not chunk.is_marker and index not in in_memory
+    ]
 
     async def check(planned: PlannedRead) -> list[UnreadableChunk]:
         chunks = [(stored[piece.range_index], piece) for piece in planned.pieces]

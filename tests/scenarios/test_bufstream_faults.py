@@ -177,7 +177,6 @@ def test_2_agents_go_on_after_the_coordinator_paused_for_longer_than_their_lease
         check_serves(agent, counter)
 
 
-@pytest.mark.slow
 def test_2_an_agent_that_was_paused_for_longer_than_its_lease_goes_on(clusters: ClusterFactory) -> None:
     cluster = clusters()
     agent, other = start(cluster, "a"), start(cluster, "b")
@@ -395,7 +394,7 @@ def fill(cluster: Cluster) -> tuple[ClusterAgent, list[Read]]:
     return agent, sorted(Read(each.partition, offset, each) for each, offset in offsets.items())
 
 
-@pytest.mark.slow  # the next two fetch as little, from an agent that lags as well
+@pytest.mark.slow  # the one after the next fetches as little
 def test_5_small_fetches_hide_nothing_from_a_reader_that_lags(clusters: ClusterFactory) -> None:
     cluster = clusters()
     writer, wanted = fill(cluster)

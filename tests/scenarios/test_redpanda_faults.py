@@ -134,7 +134,6 @@ def test_1_idempotence_and_transactions_outlive_the_first_agent(clusters: Cluste
 # 3039. Duplicate writes with idempotence.
 
 
-@pytest.mark.slow
 def test_3039_what_is_repeated_after_a_crash_is_neither_out_of_order_nor_there_twice(
     clusters: ClusterFactory, stack: ExitStack
 ) -> None:

@@ -88,11 +88,7 @@ def run_until_the_power_is_cut(
     power_cut.restore()
 
 
-@pytest.mark.parametrize(
-    "has_journal",
-    [pytest.param(False, marks=pytest.mark.slow), True],
-    ids=["packs and SQLite", "a journal"],
-)
+@pytest.mark.parametrize("has_journal", [False, True], ids=["packs and SQLite", "a journal"])
 def test_acknowledged_records_survive_power_cut_after_power_cut(
     penstock: PenstockFactory, power_cut: PowerCut, has_journal: bool
 ) -> None:

@@ -28,13 +28,13 @@ every_version = pytest.mark.parametrize(
         pytest.param(
             *(row, version),
             id=f"{row.name}-{version}",
-            marks=() if version in (row.version_served_min, row.version_max) else pytest.mark.slow,
+            marks=() if version in (row.version_served_min, row.flexible_first, row.version_max) else pytest.mark.slow,
         )
         for row, version in SERVED
     ],
 )
 A_QUARTER = settings(max_examples=settings().max_examples // 4)
-"""Of the examples that others have: versions of one API differ in few fields, and each has a test of its own."""
+"""Of the examples that others have: versions of one API differ in few fields. Of some only the slow tests have one."""
 
 
 def frame_of(api_key: int, api_version: int, body: bytes) -> RequestFrame:

@@ -7,9 +7,9 @@ import pytest
 
 from agent.cache import produced_chunks
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
-from agent.cache.produced_chunks import CUT_MIN, PartitionChunks, ProducedChunk
+from agent.cache.produced_chunks import PartitionChunks, ProducedChunk
 from coordinator.state.chunk_index import ChunkIndex, ChunkRef
-from protocol.limits import MIB, READ_CACHE_ENTRY_BYTES
+from protocol.limits import MIB, PRODUCED_CHUNKS_CUT_MIN, READ_CACHE_ENTRY_BYTES
 from protocol.records.batch import patch_offsets
 from protocol.types import ObjectId, Offset, PartitionIndex, TopicId
 from tests.support.records.plain_records import Record, make_batch
@@ -154,12 +154,12 @@ def test_whatever_is_added_and_removed_what_is_left_is_found() -> None:
 
 def test_removed_chunks_at_the_front_take_little_memory() -> None:
     chunks = PartitionChunks(PARTITION)
-    for number in range(20 * CUT_MIN):
+    for number in range(20 * PRODUCED_CHUNKS_CUT_MIN):
         chunks.add(ProducedChunk(number, number * RECORDS, (number + 1) * RECORDS))
         if number >= 2:
             chunks.remove((number - 2) * RECORDS)
     assert len(chunks) == 2
-    assert len(chunks._keys) == len(chunks._firsts) == len(chunks._ends) < 2 * CUT_MIN
+    assert len(chunks._keys) == len(chunks._firsts) == len(chunks._ends) < 2 * PRODUCED_CHUNKS_CUT_MIN
 
 
 def test_chunks_that_are_found_by_offset_take_no_more_memory_than_the_bound_says() -> None:

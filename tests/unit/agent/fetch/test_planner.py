@@ -2,12 +2,12 @@
 
 import pytest
 
-from agent.fetch.planner import FetchPlanner
+from agent.fetch.planner import FetchPlanner, ReadPlan
 from agent.fetch.sessions import RequestedPartition
 from agent.fetch.steps import PAUSE, Barrier, FetchAnswer, ReadChunks, WaitForMemory, WaitForRecords
 from agent.fetch.wait import FetchWait
 from protocol.errors import ErrorCode
-from protocol.limits import FETCH_READ_SECONDS_MAX, READ_PLANS_MAX, ROWS_PER_TURN
+from protocol.limits import FETCH_READ_SECONDS_MAX, MIB, READ_PLANS_MAX, ROWS_PER_TURN
 from protocol.records.compression import Compression
 from protocol.types import LEADER_EPOCH, PartitionIndex, TopicId
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreDenied, StoreError, StoreUnavailable
@@ -345,6 +345,14 @@ class TestProducedInMemory:
         world.append(1)
         answer = world.run(world.planner(requested_at(0, 0), requested_at(0, 1), bytes_max=archived_bytes))
         assert (world.steps, have_records(answer)) == ([WaitForMemory(0, 0.0)], [True, False])
+
+    def test_a_row_group_that_partitions_share_counts_once(self) -> None:
+        world = FetchWorld()
+        world.append()
+        archived = world.archive(is_produced_in_memory=True)
+        plan = ReadPlan()
+        assert plan.add_produced(archived, MIB) > 0
+        assert plan.add_produced(archived._replace(row_first=7), MIB) == 0
 
     def test_the_archive_is_read_where_only_a_part_is_in_memory_and_taken_where_it_is_there_itself(self) -> None:
         world = FetchWorld()

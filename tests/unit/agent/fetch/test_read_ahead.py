@@ -60,6 +60,24 @@ async def test_the_second_fetch_in_a_row_brings_what_the_third_will_want() -> No
     assert each_held == [[0], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
 
 
+async def test_what_will_be_served_as_it_was_produced_is_not_ahead() -> None:
+    """It counts towards no limit, and so leaves the room to those who read the archive."""
+    large = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"v" * 2_000) for n in range(RECORDS)])
+    async with data_paths() as paths, another_agent(paths, reads_ahead=True) as here:
+        for number in range(CHUNKS):
+            await here.produce(large)
+            index = here.parts.ledger.state.topics[TOPIC].partitions[0].index
+            if number == 1:  # it has left memory, so the second fetch reads the archive
+                here.cache.drop_chunks(index.row(len(index) - 1).object_id)
+            await here.archiver.archive_topic(TOPIC)
+        for number in range(4):
+            read = await here.fetch(number * RECORDS, partition_bytes_max=len(large))
+            assert read.error_code is ErrorCode.none
+            assert read.records
+            assert here.ahead.bytes_ahead == 0
+        assert held(here) == [1]
+
+
 async def test_nothing_is_read_ahead_for_consumers_that_jump_or_ask_for_the_same_again() -> None:
     async with cold() as paths:
         for number in (0, 0, 0, 5, 3, 9):

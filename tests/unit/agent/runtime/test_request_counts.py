@@ -14,7 +14,7 @@ def samples(counts: RequestCounts) -> dict[tuple[str, ...], float]:
 def test_a_duration_counts_in_the_first_bucket_that_holds_it_and_in_all_above() -> None:
     counts = RequestCounts("x", BOUNDS)
     for seconds in (0.1, 0.5, 0.75, 3.0):
-        counts.of("Fetch", 4).answered(seconds)
+        counts.count_of("Fetch", 4).answered(seconds)
     assert samples(counts) == {
         ("x_requests_total", "Fetch", "4"): 4,
         ("x_request_duration_seconds_bucket", "Fetch", "0.5"): 2,
@@ -27,9 +27,9 @@ def test_a_duration_counts_in_the_first_bucket_that_holds_it_and_in_all_above() 
 
 def test_requests_are_counted_by_version_and_timed_over_all() -> None:
     counts = RequestCounts("x", BOUNDS)
-    counts.of("Fetch", 4).answered(0.25)
-    counts.of("Fetch", 5).answered(2.0)
-    counts.of("Produce", 5).answered(4.0)
+    counts.count_of("Fetch", 4).answered(0.25)
+    counts.count_of("Fetch", 5).answered(2.0)
+    counts.count_of("Produce", 5).answered(4.0)
     found = samples(counts)
     assert found["x_requests_total", "Fetch", "4"] == found["x_requests_total", "Fetch", "5"] == 1
     assert found["x_request_duration_seconds_bucket", "Fetch", "0.5"] == 1
