@@ -22,7 +22,7 @@ async def login() -> AsyncIterator[LoginServer]:
         yield login
 
 
-async def half_logged_in(login: LoginServer, client: DrawnScramClient) -> tuple[RawPeer, bytes]:
+async def half_logged_in(login: LoginServer, client: DrawnScramClient) -> tuple[RawPeer, memoryview]:
     """A connection that has had its first token, and its last frame."""
     peer = await login.connect()
     answer = await peer.ask(handshake(client.mechanism.sasl_name))
