@@ -11,7 +11,7 @@ from tests.simulation.seeds import assert_sound
 from tests.simulation.world import run
 
 FAULTS = (FaultName.CRASH, FaultName.NAMESAKE, FaultName.LEDGER_SHAKY)
-SEEDS = (6, 46)
+SEEDS = (1, 8)
 
 
 def plan_of(seed: int, faults: tuple[FaultName, ...]) -> Plan:
