@@ -320,7 +320,7 @@ class Archiver:
         }
 
     async def _sound(self, planned: ArchivePass, in_memory: InMemory) -> InMemory:
-        """What is sound of the chunks in memory. The others leave the cache: the store's copies count (S20)."""
+        """The sound chunks of those in memory. The others leave the cache: the store's copies count (S20)."""
         sound = await sound_in_memory(planned, in_memory, run_in_thread=run_in_thread, reserve=UNPACKING.reserve)
         for index in in_memory.keys() - sound.keys():
             chunk = planned.chunks[index]
