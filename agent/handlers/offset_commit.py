@@ -57,6 +57,7 @@ async def _read_rows(services: Services, request: Request, body: Any) -> tuple[l
         services,
         request,
         body.topics,
+        READ_TOPIC,
         has_leader_epochs=version >= FIRST_WITH_EPOCHS,
         retention_ms=_retention_ms(body.retention_time) if version <= LAST_WITH_RETENTION else NO_RETENTION,
     )

@@ -25,7 +25,7 @@ from agent.request.offset_rows import WantedOffset, answered_topics, of_named_to
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import offset_commit_epoch_of, stale
 from agent.runtime.yielding import inline_or_in_thread
-from agent.security.required_rights import READ_GROUP, WRITE_TRANSACTION
+from agent.security.required_rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTION
 from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
@@ -47,7 +47,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         rows = await inline_or_in_thread(count, answered_topics, body.topics, [denial] * count, _named)
         return {"topics": rows}
     has_leader_epochs = request.frame.api_version >= FIRST_WITH_EPOCHS
-    named = await of_named_topics(services, request, body.topics, has_leader_epochs=has_leader_epochs)
+    named = await of_named_topics(services, request, body.topics, READ_TOPIC, has_leader_epochs=has_leader_epochs)
     errors, wanted = await read_rows(services, named)
     if wanted:
         for each, error_code in zip(wanted, await _pend(services, request, body, wanted), strict=True):

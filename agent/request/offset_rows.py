@@ -13,7 +13,7 @@ from agent.request.barriers import passes_barrier
 from agent.request.offset_commits import is_too_long
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from agent.security.required_rights import READ_TOPIC
+from agent.security.required_rights import Right
 from coordinator.configs.broker_configs import broker_value
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
@@ -45,12 +45,13 @@ async def of_named_topics(
     services: Services,
     request: Request,
     topics: Sequence[Any],
+    right: Right,
     *,
     has_leader_epochs: bool,
     retention_ms: int = NO_RETENTION,
 ) -> OffsetRequest:
-    """A request that names its topics. Denials stand behind a barrier (S16)."""
-    denied = await request.rights.denied_names(*READ_TOPIC, [topic.name for topic in topics])
+    """A request that names its topics, and asks for a right on each. Denials stand behind a barrier (S16)."""
+    denied = await request.rights.denied_names(*right, [topic.name for topic in topics])
     return OffsetRequest(
         topics=topics,
         find=lambda topic: services.topics.known(topic.name),
