@@ -7,6 +7,13 @@ import pytest
 from protocol.auth.host_addresses import address_of, host_text
 
 
+@pytest.fixture(autouse=True)
+def _nothing_remembered() -> None:
+    """No address is remembered from other tests: else what they computed would not be computed here."""
+    address_of.cache_clear()
+    host_text.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("text", "java"),
     [
