@@ -4,18 +4,18 @@ import threading
 import time
 from collections.abc import Callable
 
-from confluent_kafka.admin import AdminClient
-
+from protocol.api_versions import ApiKey
+from tests.support.clients.kafka_requests import ask
 from tests.support.cluster.cluster import ClusterAgent
 
 SECONDS_MAX = 60.0
 
 
 def brokers_of(agent: ClusterAgent) -> dict[int, str]:
-    """Node ids and addresses, as this agent lists them."""
-    admin = AdminClient({"bootstrap.servers": agent.bootstrap, "log_level": 0})
-    brokers = admin.list_topics(timeout=30).brokers
-    return {node_id: f"{broker.host}:{broker.port}" for node_id, broker in brokers.items()}
+    """Node ids and addresses, as this agent lists them. A client of librdkafka may ask another agent of the list."""
+    asked = {"topics": (), "allow_auto_topic_creation": False, "include_topic_authorized_operations": False}
+    brokers = ask(agent.bootstrap, ApiKey.METADATA, 12, asked).brokers
+    return {broker.node_id: f"{broker.host}:{broker.port}" for broker in brokers}
 
 
 def wait_until(is_so: Callable[[], bool], what: str, *, seconds_max: float = SECONDS_MAX) -> float:
