@@ -164,8 +164,8 @@ async def test_commits_of_one_turn_of_the_loop_share_an_entry() -> None:
         for group_id in GROUPS:
             await groups.claim(group_id)
         before = parts.ledger.apply_loop.entries_applied_count
-        told = await asyncio.gather(*(groups.commit(group_id, [row(1), row(2, 1)]) for group_id in GROUPS))
-        assert [list(codes) for codes in told] == [[ErrorCode.none] * 2] * len(GROUPS)
+        error_codes = await asyncio.gather(*(groups.commit(group_id, [row(1), row(2, 1)]) for group_id in GROUPS))
+        assert [list(codes) for codes in error_codes] == [[ErrorCode.none] * 2] * len(GROUPS)
         assert parts.ledger.apply_loop.entries_applied_count == before + 1
         assert [len(parts.ledger.state.groups[group_id].offsets[TOPIC]) for group_id in GROUPS] == [2] * len(GROUPS)
 
@@ -193,8 +193,8 @@ async def test_long_ids_of_groups_take_entries_of_their_own_and_longer_ones_are_
         ids = [f"{number:03}" + "x" * (GROUP_ID_BYTES_MAX - 3) for number in range(300)]
         await asyncio.gather(*map(groups.claim, ids))
         before = parts.ledger.apply_loop.entries_applied_count
-        told = await asyncio.gather(*(groups.commit(each, [row(1), row(2, 1)]) for each in ids))
-        assert [list(codes) for codes in told] == [[ErrorCode.none] * 2] * len(ids)
+        error_codes = await asyncio.gather(*(groups.commit(each, [row(1), row(2, 1)]) for each in ids))
+        assert [list(codes) for codes in error_codes] == [[ErrorCode.none] * 2] * len(ids)
         assert parts.ledger.apply_loop.entries_applied_count == before + 3
         assert await rejection(groups, "\N{EURO SIGN}" * (GROUP_ID_BYTES_MAX // 3 + 1)) is ErrorCode.invalid_group_id
 
@@ -206,8 +206,8 @@ async def test_a_commit_that_is_not_applied_in_time_is_answered_and_counts_when_
         for group_id in GROUPS:
             await groups.claim(group_id)
         gate = closed_gate(parts)
-        told = await asyncio.gather(*(groups.commit(group_id, [row(1), row(2, 9)]) for group_id in GROUPS))
-        assert told == [[ErrorCode.coordinator_not_available] * 2] * len(GROUPS)
+        error_codes = await asyncio.gather(*(groups.commit(group_id, [row(1), row(2, 9)]) for group_id in GROUPS))
+        assert error_codes == [[ErrorCode.coordinator_not_available] * 2] * len(GROUPS)
         assert groups.offsets_committed_count == 0
         gate.set()
         # What comes later is applied later, so the counted ones are there by then.

@@ -11,6 +11,7 @@ from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from protocol.limits import ROWS_PER_TURN
 from protocol.types import TopicId
+from tests.support.agent.ledger_parts import ManualClock
 from tests.support.commands.commands import create
 from tests.support.handlers.committed_offsets import ledger_of, serving
 
@@ -73,7 +74,8 @@ async def test_a_topic_that_becomes_known_behind_the_barrier_is_found_and_its_ri
 
 async def test_other_tasks_run_while_many_rows_are_read() -> None:
     async with serving() as services:
-        slept = services.clock.slept  # type: ignore[attr-defined]  # the manual clock of the tests
+        assert isinstance(services.clock, ManualClock)
+        slept = services.clock.slept
         before = len(slept)
         await read_rows(services, request_of(services, topic("t", *[0] * (ROWS_PER_TURN - 1))))
         assert len(slept) == before
