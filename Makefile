@@ -84,7 +84,7 @@ reference: setup-test ## write docs/reference from the code, and the chart's REA
 monitoring: setup-test ## write the dashboards and alerts of deploy/monitoring from the code
 	@$(BIN)/python -m deploy.monitoring
 
-bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour and forty minutes; ARGS="--quick --only produce" for less
+bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour and fifty minutes; ARGS="--quick --only produce" for less
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses

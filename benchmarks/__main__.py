@@ -33,6 +33,7 @@ FULL = Scale(
     chunks=1_000_000,
     groups=1_000,
     commits=200,
+    workload_seconds=18,
 )
 QUICK = Scale(
     produce_seconds=0.3,
@@ -44,6 +45,7 @@ QUICK = Scale(
     chunks=100_000,
     groups=50,
     commits=30,
+    workload_seconds=4,
 )
 ROUNDS, QUICK_ROUNDS = 3, 1
 
@@ -135,7 +137,7 @@ def _options() -> argparse.Namespace:
         "--seconds", type=float, default=0, help="about how long an unlimited producer is at work (2.5; quick: 0.3)"
     )
     parser.add_argument("--megabytes", type=int, default=0, help="what is loaded to be consumed (200; quick: 20)")
-    parser.add_argument("--minutes", type=float, default=80, help="no row begins after this time (80)")
+    parser.add_argument("--minutes", type=float, default=150, help="no row begins after this time (150)")
     parser.add_argument(
         "--without", action="append", default=[], choices=["embedded", "minio", "cluster"], help="leave out a peer"
     )

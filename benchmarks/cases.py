@@ -76,6 +76,8 @@ class Kind(Enum):
     """As fast as it goes with the authorizer and 10,000 ACLs, beside the same without."""
     RIGHTS_CONSUME = "rights-consume"
     """The same from memory, in small answers."""
+    OPENMESSAGING = "openmessaging"
+    """A workload of the OpenMessaging Benchmark: a producer at a steady rate, and a consumer that follows it."""
     COLD_START = "cold-start"
     """Start-up where nothing of the program is in the system's page cache."""
 
@@ -96,6 +98,8 @@ class Case:
     """Of a cluster; 0 where there is none."""
     flush_interval_ms: int = 0
     """Of a cluster's agents; 0: at once while nothing is on its way."""
+    workload: str = ""
+    """Of the OpenMessaging Benchmark: the name of its file there, without `.yaml`."""
     transaction_ms: int = 0
     """How long a transaction lasts; 0: there are none."""
     peers: tuple[PeerName, ...] = ALL_PEERS
@@ -136,7 +140,7 @@ class Case:
             case Kind.COMMIT:
                 return f"commit p{self.partitions}"
             case _:
-                return str(self.kind.value)
+                return f"{self.kind.value} {self.workload}".rstrip()
 
 
 def cases() -> Iterator[Case]:
@@ -175,6 +179,7 @@ def cases() -> Iterator[Case]:
     )
     yield from _cluster()
     yield from _transactions()
+    yield from _openmessaging()
     yield Case(kind=Kind.IDLE)
     yield Case(kind=Kind.GROUPS, peers=FAST_PEERS)
     yield from _tls()
@@ -226,6 +231,28 @@ def _transactions() -> Iterator[Case]:
         yield Case(kind=Kind.TRANSACTIONS, value_bytes=1000, partitions=16, transaction_ms=transaction_ms)
     for partitions in (1, 10, 100, 1000):
         yield Case(kind=Kind.COMMIT, partitions=partitions)
+
+
+def _openmessaging() -> Iterator[Case]:
+    """Those with one producer and one consumer whose rate a machine with two cores can hold, client and all."""
+    for workload, value_bytes, partitions, rate in (
+        ("simple-workload", 1024, 10, 10_000),
+        ("1-topic-1-partition-100b", 100, 1, 50_000),
+        ("1-topic-1-partition-1kb", 1024, 1, 50_000),
+        ("1-topic-16-partitions-1kb", 1024, 16, 50_000),
+        ("1-topic-100-partitions-1kb", 1024, 100, 50_000),
+    ):
+        yield Case(
+            kind=Kind.OPENMESSAGING,
+            workload=workload,
+            value_bytes=value_bytes,
+            partitions=partitions,
+            batch_bytes=128 * KIB,
+            linger_ms=1,
+            rate=rate,
+            peers=FAST_PEERS,
+            is_in_quick=rate < 50_000,
+        )
 
 
 def _tls() -> Iterator[Case]:

@@ -26,6 +26,7 @@ from benchmarks.measure import rights as measure_rights
 from benchmarks.measure import rows as measure
 from benchmarks.measure import tls as measure_tls
 from benchmarks.measure import transactions as measure_transactions
+from benchmarks.measure import workloads as measure_workloads
 from benchmarks.measure.rows import Bench
 from benchmarks.peers.brokers import KafkaPeer, Peer, PenstockPeer
 from benchmarks.peers.cluster import ClusterServices
@@ -171,6 +172,8 @@ def _measurement(  # noqa: C901 - one arm per kind
             yield lambda: measure_transactions.produce(bench, peer, case)
         case Kind.COMMIT:
             yield lambda: measure_transactions.commit(bench, peer, case)
+        case Kind.OPENMESSAGING:
+            yield lambda: measure_workloads.steady(bench, peer, case)
         case Kind.RAW_PUT:
             yield lambda: bench.minio.measure_puts(bench.scale.megabytes)
         case Kind.END_TO_END:

@@ -54,7 +54,7 @@ RIGHTS_BROKERS_SECONDS = 4 * RESTART_SECONDS + 2 * PEER_SECONDS + ACLS_SECONDS
 """Two brokers, of which one starts twice, and the peer's own start behind them."""
 SINGLE_ROUND = (
     *(Kind.IDLE, Kind.METADATA, Kind.PRODUCE_SUSTAINED, Kind.CLUSTER_COST, Kind.GROUPS, Kind.COMMIT),
-    *(Kind.TLS_HANDSHAKES, Kind.TLS_START),
+    *(Kind.TLS_HANDSHAKES, Kind.TLS_START, Kind.OPENMESSAGING),
 )
 """They repeat by themselves, or last long enough."""
 
@@ -78,6 +78,12 @@ class Scale:
     """Of ten members each, which are idle for `idle_seconds`, and commit for as long."""
     commits: int
     """Transactions of a row whose commits are measured."""
+    workload_seconds: int
+    """Of a workload of the OpenMessaging Benchmark, behind a warm-up of a third."""
+
+    @property
+    def workload_warm_up_seconds(self) -> int:
+        return max(1, self.workload_seconds // 3)
 
     @property
     def relay_rounds(self) -> int:
@@ -161,6 +167,8 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
             return 2 * (CLIENT_SECONDS + 1.2 * scale.produce_seconds)
         case Kind.COMMIT:
             return CLIENT_SECONDS + scale.commits * (COMMIT_SECONDS + case.partitions * COMMIT_PARTITION_SECONDS)
+        case Kind.OPENMESSAGING:
+            return GROUPS_SETTLING_SECONDS + CLIENT_SECONDS + scale.workload_warm_up_seconds + scale.workload_seconds
         case Kind.TLS_HANDSHAKES:
             return STORMS_SECONDS + 2 * (CLIENT_SECONDS + scale.records(case, peer) / case.rate)
         case Kind.TLS_START:

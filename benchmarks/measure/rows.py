@@ -65,7 +65,7 @@ def produce(bench: Bench, peer: Peer, case: Case, *, tls: TlsListener | None = N
             configs=NO_CONFIG if tls is None else tls.client_configs,
         )
         cpu = peer.cpu_seconds() - before
-        return figures | _cpu_figures(cpu, records, case.value_bytes) | _memory_figures(peer)
+        return figures | cpu_figures(cpu, records, case.value_bytes) | memory_figures(peer)
 
 
 def end_to_end(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
@@ -105,7 +105,7 @@ def consume(
         configs=NO_CONFIG if tls is None else tls.client_configs,
     )
     cpu = measured.after - measured.before
-    figures = measured.figures | _cpu_figures(cpu, topics.records, case.value_bytes) | _memory_figures(peer)
+    figures = measured.figures | cpu_figures(cpu, topics.records, case.value_bytes) | memory_figures(peer)
     if cpu > 0:
         figures["mb_per_cpu_s"] = topics.records * case.value_bytes / 1e6 / cpu
     peer.settle()
@@ -163,12 +163,14 @@ def _archive(peer: PenstockPeer, topic: str, megabytes: float) -> dict[str, floa
     return {"archive_mb_per_s": megabytes / seconds, "archive_mb_per_cpu_s": megabytes / max(cpu, 0.01)}
 
 
-def _cpu_figures(cpu_seconds: float, records: int, value_bytes: int) -> dict[str, float]:
+def cpu_figures(cpu_seconds: float, records: int, value_bytes: int) -> dict[str, float]:
+    """What a broker's CPU seconds were for each GB and each record."""
     return {
         "cpu_s_per_gb": cpu_seconds / (records * value_bytes / 1e9),
         "cpu_us_per_record": cpu_seconds / records * 1e6,
     }
 
 
-def _memory_figures(peer: Peer) -> dict[str, float]:
+def memory_figures(peer: Peer) -> dict[str, float]:
+    """The most memory that a peer took since its peak was reset."""
     return {"peak_rss_mib": process_usage.memory_mib(peer.pid, "VmHWM")}

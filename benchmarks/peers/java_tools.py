@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cases import Case
-from benchmarks.peers.tool_output import read_consumed, read_end_to_end, read_produced
+from benchmarks.peers.tool_output import read_consumed, read_end_to_end, read_produced, read_steady
 from tests.support.processes import Process
 from tools import jars, java_runtime
 from tools.steps import SetupFailed
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 TOOL_SECONDS_MAX = 150.0
 PAYLOAD_BYTES = 8_000_000
 """Values to choose from: more than any codec looks back for."""
-CONSUMER, COMMITTER = "ConsumeAssigned", "CommitTransactions"
+CONSUMER, COMMITTER, WORKLOAD = "ConsumeAssigned", "CommitTransactions", "SteadyWorkload"
 NO_CONFIGS: Mapping[str, str] = {}
 PRODUCER_MEMORY_DEFAULT = 32 << 20
 HEAP_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
@@ -55,8 +55,9 @@ class JavaTools:
         (ecj,) = compiler.glob("ecj-*.jar")
         libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
         options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
-        tools._finish([tools.java, "-jar", ecj, *options, *(HERE / f"{name}.java" for name in (CONSUMER, COMMITTER))])
-        for value_bytes in (100, 1000):
+        sources = [HERE / f"{name}.java" for name in (CONSUMER, COMMITTER, WORKLOAD)]
+        tools._finish([tools.java, "-jar", ecj, *options, *sources])
+        for value_bytes in (100, 1000, 1024):
             tools.payload_file(value_bytes).write_text("\n".join(make_values(value_bytes)) + "\n", encoding="utf-8")
         return tools
 
@@ -144,6 +145,21 @@ class JavaTools:
                 line = process.read_line(seconds_max=TOOL_SECONDS_MAX)
                 passes.append(Consumed(topic=topic, figures=read_consumed(line), before=before, after=sample()))
         return passes
+
+    def steady(
+        self, bootstrap: str, topic: str, case: Case, sample: Callable[[], float], *, warm_up_seconds: int, seconds: int
+    ) -> Consumed:
+        """SteadyWorkload: a producer and a consumer at the rate of the case. `sample` is called where the warm-up ends,
+        and at the end."""
+        values = str(self.payload_file(case.value_bytes))
+        numbers = map(str, (case.rate, warm_up_seconds, seconds))
+        with Process(self.command(WORKLOAD, bootstrap, topic, values, *numbers), self.folder, name="steady") as process:
+            process.read_line(seconds_max=TOOL_SECONDS_MAX)
+            before = sample()
+            line = process.read_line(seconds_max=TOOL_SECONDS_MAX)
+            after = sample()
+            process.wait_ended()
+        return Consumed(topic=topic, figures=read_steady(line, case.value_bytes), before=before, after=after)
 
     def _finish(self, command: Sequence[str | Path], *, is_status_ignored: bool = False) -> str:
         """What a command printed. Raises `subprocess` errors; on a time-out it has been killed."""

@@ -20,6 +20,8 @@ _COMMITTED = re.compile(
     r"cycle_ns=(?P<cycle>[\d,]+)$",
     re.MULTILINE,
 )
+_STEADY = re.compile(r"^steady ns=(?P<ns>\d+) acknowledged=(?P<acknowledged>\d+) read=(?P<read>\d+)(?P<latencies>.*)$")
+_LATENCY = re.compile(r" (?P<name>\w+)_us=(?P<us>\d+)")
 QUOTE_CHARACTERS = 300
 
 
@@ -72,6 +74,21 @@ def read_consumed(line: str) -> dict[str, float]:
         "records_per_s": int(found["records"]) / seconds,
         "records": float(found["records"]),
     }
+
+
+def read_steady(line: str, value_bytes: int) -> dict[str, float]:
+    """Figures of the last line of SteadyWorkload. MB are 10^6 bytes of values."""
+    found = _STEADY.match(line)
+    if found is None:
+        raise UnreadableOutput("SteadyWorkload", line)
+    seconds = int(found["ns"]) / 1e9
+    acknowledged, read = int(found["acknowledged"]), int(found["read"])
+    figures = {
+        "mb_per_s": acknowledged * value_bytes / 1e6 / seconds,
+        "read_mb_per_s": read * value_bytes / 1e6 / seconds,
+        "records": float(acknowledged),
+    }
+    return figures | {f"{one['name']}_ms": int(one["us"]) / 1000 for one in _LATENCY.finditer(found["latencies"])}
 
 
 def read_committed(output: str) -> dict[str, float]:

@@ -10,10 +10,10 @@ from benchmarks.schedule import Progress, rounds_of, row_seconds, run_seconds
 
 PRODUCE = Case(kind=Kind.PRODUCE, value_bytes=1000)
 BOTH = (PeerName.KAFKA, PeerName.EMBEDDED)
-WHOLE_RUN_MINUTES_MAX = 100
+WHOLE_RUN_MINUTES_MAX = 110
 
 
-def test_a_whole_run_should_take_an_hour_and_forty_minutes_at_most() -> None:
+def test_a_whole_run_should_take_an_hour_and_fifty_minutes_at_most() -> None:
     assert run_seconds(list(cases()), FULL, list(PeerName), ROUNDS) / 60 <= WHOLE_RUN_MINUTES_MAX
 
 

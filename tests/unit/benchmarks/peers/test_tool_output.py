@@ -2,7 +2,14 @@
 
 import pytest
 
-from benchmarks.peers.tool_output import UnreadableOutput, read_committed, read_consumed, read_end_to_end, read_produced
+from benchmarks.peers.tool_output import (
+    UnreadableOutput,
+    read_committed,
+    read_consumed,
+    read_end_to_end,
+    read_produced,
+    read_steady,
+)
 
 PRODUCED = """\
 23600 records sent, 4715.3 records/sec (4.50 MB/sec), 6551.3 ms avg latency, 7273.0 ms max latency.
@@ -90,3 +97,19 @@ def test_commits_are_read_as_medians_and_the_worst() -> None:
 def test_a_committer_that_tells_nothing_has_failed() -> None:
     with pytest.raises(UnreadableOutput, match="CommitTransactions"):
         read_committed("Exception in thread main")
+
+
+def test_figures_of_a_steady_workload_are_per_second_of_what_was_counted() -> None:
+    line = "steady ns=2000000000 acknowledged=20000 read=10000 publish_p50_us=1500 publish_p999_us=60000000"
+    assert read_steady(line, 1024) == {
+        "mb_per_s": 10.24,
+        "read_mb_per_s": 5.12,
+        "records": 20_000.0,
+        "publish_p50_ms": 1.5,
+        "publish_p999_ms": 60_000.0,
+    }
+
+
+def test_a_steady_workload_without_its_last_line_has_failed() -> None:
+    with pytest.raises(UnreadableOutput, match="SteadyWorkload"):
+        read_steady("begun", 1024)
