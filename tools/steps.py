@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 HEARTBEAT_SECONDS = 20
+CLEARED_LINE = f"\r{'':<110}\r"
+"""Written first on a terminal, whose line may show how far a step is: perhaps one of a set-up beside this one."""
 
 _locks_held: list[int] = []
 """File numbers of the locks; children inherit them, so a lock outlives a killed set-up while its child still works."""
@@ -37,7 +40,7 @@ def environment_folder() -> Path:
 
 
 def say(text: str) -> None:
-    print(text, flush=True)
+    print(f"{CLEARED_LINE}{text}" if sys.stdout.isatty() else text, flush=True)
 
 
 def report(title: str, outcome: str, place: Path) -> None:
@@ -99,6 +102,24 @@ def run(title: str, command: Sequence[str | Path], *, env: Mapping[str, str] | N
     log.unlink()
 
 
+@contextlib.contextmanager
+def beside(what: str, command: Sequence[str]) -> Iterator[None]:
+    """Runs another part of the set-up meanwhile, which prints lines of its own, and waits for its end.
+
+    Raises `SetupFailed` where it failed. Where a step inside the block fails, the other part is interrupted.
+    """
+    process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    except SetupFailed:
+        process.send_signal(signal.SIGINT)
+        raise
+    finally:
+        status = process.wait()
+    if status != 0:
+        raise SetupFailed(f"{what} is not complete: see above")
+
+
 def _run_once(title: str, words: list[str], log: Path, env: Mapping[str, str]) -> int:
     started = time.monotonic()
     with log.open("wb") as output:
@@ -136,7 +157,7 @@ def _wait(title: str, process: subprocess.Popen[bytes], started: float, log: Pat
                 say(text)
         else:
             if is_terminal:
-                print(f"\r{'':<110}\r", end="", flush=True)
+                print(CLEARED_LINE, end="", flush=True)
             return
 
 

@@ -55,3 +55,43 @@ def test_a_child_holds_the_lock_of_the_step_that_started_it(tmp_path: Path) -> N
         (number,) = steps._locks_held
         steps.run("a command", [sys.executable, "-c", script, str(number)])
     assert steps._locks_held == []
+
+
+def test_a_part_beside_is_waited_for(tmp_path: Path) -> None:
+    script = f"import pathlib, sys; sys.stdin.read(); pathlib.Path({str(tmp_path / 'done')!r}).touch()"
+    with steps.beside("the other part", [sys.executable, "-c", script]):
+        pass
+    assert (tmp_path / "done").exists()
+
+
+def test_a_part_beside_that_fails_fails_the_set_up() -> None:
+    with (
+        pytest.raises(steps.SetupFailed, match="the other part is not complete"),
+        steps.beside("the other part", [sys.executable, "-c", "raise SystemExit(1)"]),
+    ):
+        pass
+
+
+def test_a_failed_step_interrupts_the_part_beside_it(tmp_path: Path) -> None:
+    script = f"""
+import pathlib, signal, time
+place = pathlib.Path({str(tmp_path / "begun")!r})
+try:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    place.touch()
+    time.sleep(60)
+except KeyboardInterrupt:
+    place.rename(place.with_name("interrupted"))
+"""
+
+    def fail_once_it_runs() -> None:
+        while not (tmp_path / "begun").exists():
+            pass
+        raise steps.SetupFailed("no room")
+
+    with (
+        pytest.raises(steps.SetupFailed, match="no room"),
+        steps.beside("the other part", [sys.executable, "-c", script]),
+    ):
+        fail_once_it_runs()
+    assert (tmp_path / "interrupted").exists()
