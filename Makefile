@@ -35,7 +35,7 @@ run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.
 	@exec $(BIN)/penstock run $(ARGS)
 
 setup-kube: ## programs of Kubernetes, a quarter of an hour once, and Debian's packages of containerd, by root: for make kube
-	@$(PYTHON) -m tools.kube_programs
+	@$(PYTHON) -m tools.kubernetes.programs
 
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
@@ -47,13 +47,13 @@ kube-test: setup-test setup-kube ## what happens to the chart's agents on that K
 	@exec $(BIN)/python -m tests.kube $(ARGS)
 
 wheel: ## the wheel penstock-broker, in dist
-	@$(PYTHON) -m tools.wheel
+	@$(PYTHON) -m tools.packaging.wheel
 
 image: ## the container image, in dist, for x86-64 Linux; ARGS="--name registry.example/penstock" for another repository
-	@$(PYTHON) -m tools.image $(ARGS)
+	@$(PYTHON) -m tools.packaging.image $(ARGS)
 
 release: ## wheel, image, chart, dashboards, the archive for Spark and checksums, in dist/penstock-VERSION; publishes nothing; ARGS="--untried-image"
-	@$(PYTHON) -m tools.release $(ARGS)
+	@$(PYTHON) -m tools.packaging.release $(ARGS)
 
 test: setup-test ## all tests but the slow ones, side by side, with the coverage of the core; ARGS="tests/unit -k batch" chooses
 	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(BESIDE_EACH_OTHER))
@@ -78,8 +78,8 @@ fmt: setup-test ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 reference: setup-test ## write docs/reference from the code, and the chart's README from its values
-	@$(BIN)/python -m tools.reference
-	@$(BIN)/python -m tools.chart_readme
+	@$(BIN)/python -m tools.pages.reference
+	@$(BIN)/python -m tools.pages.chart_readme
 
 monitoring: setup-test ## write the dashboards and alerts of deploy/monitoring from the code
 	@$(BIN)/python -m deploy.monitoring

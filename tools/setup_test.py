@@ -11,12 +11,12 @@ from tools import pins
 from tools.environment import sync
 from tools.go_clients import CLIENTS, ensure_go_client
 from tools.go_servers import ensure_etcd, ensure_minio, ensure_promtool
-from tools.helm import ensure_helm
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
 from tools.kafka_python import ensure_kafka_python
-from tools.kubeconform import ensure_kubeconform, ensure_schemas
-from tools.mermaid import ensure_mermaid
+from tools.kubernetes.helm import ensure_helm
+from tools.kubernetes.kubeconform import ensure_kubeconform, ensure_schemas
+from tools.pages.mermaid import ensure_mermaid
 from tools.steps import beside, cache_folder, main, say
 
 GO_PROGRAMS = "go-programs"

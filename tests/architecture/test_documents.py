@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.architecture.source import ROOT
 from tests.support.documents import anchors, blocks, cells, links, sentences, word_count
 from tests.support.processes import provided
-from tools.mermaid import diagram_errors, mermaid_folder
+from tools.pages.mermaid import diagram_errors, mermaid_folder
 
 README_LINES_MAX = 120
 SENTENCE_WORDS_MAX = 30

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tools.http_routes import SECTIONS
-from tools.metric_rows import metric_rows
-from tools.reference import FOLDER, check_routes, pages
+from tools.pages.http_routes import SECTIONS
+from tools.pages.metric_rows import metric_rows
+from tools.pages.reference import FOLDER, check_routes, pages
 
 
 @pytest.mark.parametrize(("name", "text"), pages().items(), ids=pages().keys())
@@ -20,7 +20,7 @@ def test_the_folder_holds_no_other_page() -> None:
 def test_a_route_without_a_text_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     section = dict(SECTIONS["Agent and topics"])
     del section["GET /live"]
-    monkeypatch.setattr("tools.reference.SECTIONS", {**SECTIONS, "Agent and topics": section})
+    monkeypatch.setattr("tools.pages.reference.SECTIONS", {**SECTIONS, "Agent and topics": section})
     with pytest.raises(LookupError, match="GET /live"):
         check_routes()
 

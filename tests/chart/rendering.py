@@ -11,9 +11,9 @@ from typing import Any, Final
 import yaml
 
 from tests.support.processes import provided
-from tools import chart_readme
-from tools.helm import helm_program
-from tools.kubeconform import kubeconform_program, schema_folder
+from tools.kubernetes.helm import helm_program
+from tools.kubernetes.kubeconform import kubeconform_program, schema_folder
+from tools.pages import chart_readme
 
 CHART: Final = chart_readme.CHART
 SETUPS: Final = {path.stem: path for path in sorted((CHART / "ci").glob("*.yaml"))}

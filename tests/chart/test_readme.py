@@ -2,7 +2,7 @@
 
 import pytest
 
-from tools.chart_readme import README, comments_by_name, readme, value_rows
+from tools.pages.chart_readme import README, comments_by_name, readme, value_rows
 
 
 def test_the_readme_says_what_the_values_say() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from agent.runtime.version import VERSION
 from tests.support.services.local_services import Penstock, PenstockFactory
-from tools.image import BuiltImage, build_image, build_older_image, previous_commit
 from tools.kube_lab.images import read_image
-from tools.oci import unpack_archive
+from tools.packaging.image import BuiltImage, build_image, build_older_image, previous_commit
+from tools.packaging.oci import unpack_archive
 from tools.steps import ROOT
 
 BUILD_SECONDS_MAX = 1800

@@ -13,8 +13,8 @@ import pytest
 from agent.runtime.version import VERSION
 from tests.support.services.local_services import PenstockFactory
 from tools.environment import UV_SETTINGS, ensure_uv
+from tools.packaging.wheel import build_wheel
 from tools.steps import ROOT
-from tools.wheel import build_wheel
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 DIST_INFO = f"penstock_broker-{VERSION}.dist-info"

@@ -14,11 +14,11 @@ from tests.kube.newer_image import write_newer_image
 from tests.kube.pauses import Pause, Pauses
 from tests.kube.release import Release
 from tests.support.older_sources import extract
-from tools.image import previous_commit
 from tools.kube_lab.images import PenstockImage, ensure_previous_image, find_image, read_image
 from tools.kube_lab.lab import Lab, running_lab
+from tools.packaging.image import previous_commit
+from tools.packaging.wheel import DIST
 from tools.steps import SetupFailed
-from tools.wheel import DIST
 
 
 class StartLoad(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.kube_lab.images import PenstockImage, read_image
-from tools.oci import Image, Layer, LayerWriter, write_archive
+from tools.packaging.oci import Image, Layer, LayerWriter, write_archive
 
 VERSION_LABEL = "org.opencontainers.image.version"
 NEWER_VERSION = "99.0.0"

@@ -18,8 +18,8 @@ from tools.kube_lab.control_plane import STORE_ENDPOINT
 from tools.kube_lab.images import PenstockImage, find_image, read_image
 from tools.kube_lab.lab import Lab, LabCommandFailed, running_lab
 from tools.local_cluster import stop_by_signals
+from tools.packaging.wheel import DIST
 from tools.steps import SetupFailed, say
-from tools.wheel import DIST
 
 RELEASE = NAMESPACE = "kafka"
 

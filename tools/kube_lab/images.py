@@ -17,9 +17,9 @@ from pathlib import Path
 
 from tools import pins
 from tools.go_servers import etcd_program
-from tools.image import build_older_image, previous_commit
-from tools.kube_programs import pause_program
-from tools.oci import Image, LayerWriter, write_archive
+from tools.kubernetes.programs import pause_program
+from tools.packaging.image import build_older_image, previous_commit
+from tools.packaging.oci import Image, LayerWriter, write_archive
 from tools.steps import ROOT, SetupFailed, cache_folder, ensure
 
 PAUSE_IMAGE = "localhost/pause:1"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.helm import helm_program, kubectl_program
 from tools.kube_lab import machine
 from tools.kube_lab.confinement import Cgroups, hierarchies, private_names, private_network
 from tools.kube_lab.control_plane import BUCKET, HOST_ADDRESS, KEY, SECRET, STORE_ENDPOINT, ControlPlane
@@ -22,6 +21,7 @@ from tools.kube_lab.images import PenstockImage, ensure_store
 from tools.kube_lab.nodes import NODES, POD_LOGS, LabNode, import_images
 from tools.kube_lab.pod_logs import kept_pod_logs
 from tools.kube_lab.programs import LabPrograms
+from tools.kubernetes.helm import helm_program, kubectl_program
 from tools.steps import ROOT, SetupFailed
 
 CHART = ROOT / "deploy" / "chart"

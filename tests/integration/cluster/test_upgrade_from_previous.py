@@ -11,7 +11,7 @@ import pytest
 from tests.kube.load import load
 from tests.support.cluster.cluster import ClusterFactory
 from tests.support.older_sources import extract
-from tools.image import previous_commit
+from tools.packaging.image import previous_commit
 from tools.steps import ROOT
 
 NAMES = ("a", "b", "c")

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from iceberg_export.spark.package import write_archive
 from storage.refs import TAIL_KEY
 from tests.support.services.local_services import PenstockFactory
-from tools.wheel import build_wheel
+from tools.packaging.wheel import build_wheel
 
 SECONDS_MAX = 300
 RECORDS = 100

@@ -19,8 +19,8 @@ from tests.support.cluster.conditions import wait_until
 from tests.support.processes import is_listening, provided
 from tests.support.services.java import compile_source
 from tools import jars, java_runtime
-from tools.helm import kubectl_program
 from tools.kube_lab.lab import Lab, environment
+from tools.kubernetes.helm import kubectl_program
 
 NODE = "b"
 NODE_PORT, FORWARDED_PORT = 30094, 9094

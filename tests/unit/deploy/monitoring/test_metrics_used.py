@@ -3,7 +3,7 @@
 from deploy.monitoring.alerts import ALERTS
 from deploy.monitoring.generated import BOARDS
 from deploy.monitoring.metrics_used import EXCUSED, OF_THE_PROCESS, metrics_of
-from tools.metric_rows import metric_rows
+from tools.pages.metric_rows import metric_rows
 
 EXISTING = {row.name for row in metric_rows()}
 USED = metrics_of(

@@ -1,8 +1,8 @@
-"""The programs of a real Kubernetes, which the lab of tests runs: `python3 -m tools.kube_programs` provides them.
+"""The programs of a real Kubernetes, which the lab of tests runs: `python3 -m tools.kubernetes.programs` provides them.
 
 Kubernetes' five programs are one program of a main module of our own, and so is CoreDNS with the plugins that a cluster
 needs: both are built from Go modules, once, in a quarter of an hour of a processor. helm and kubectl come out of a
-wheel (`tools.helm`). What a node runs containers with is Debian's, and installed by apt, which needs root.
+wheel (`tools.kubernetes.helm`). What a node runs containers with is Debian's, and installed by apt, which needs root.
 
 Rule: as everywhere, versions are those of `tools.pins`; Debian's are those of the machine's release.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tools import pins
 from tools.go_servers import ensure_etcd, ensure_go, ensure_minio, go_settings
-from tools.helm import ensure_helm
+from tools.kubernetes.helm import ensure_helm
 from tools.steps import SetupFailed, cache_folder, ensure, main, report, run, say
 
 KUBERNETES_MODULE = "k8s.io/kubernetes"

@@ -3,8 +3,8 @@
 import re
 import tomllib
 
+from tools.packaging.wheel import BUILD_LOCK
 from tools.steps import ROOT
-from tools.wheel import BUILD_LOCK
 
 
 def test_the_build_lock_pins_the_build_system() -> None:

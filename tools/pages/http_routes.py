@@ -1,7 +1,7 @@
 """What each route of the HTTP port takes and answers, in a line: the text of docs/reference/http-api.md.
 
-Routes carry no text of their own. `tools.reference` compares this table with the routes of the application, so that a
-route without a row, or a row without a route, is an error.
+Routes carry no text of their own. `tools.pages.reference` compares this table with the routes of the application, so
+that a route without a row, or a row without a route, is an error.
 """
 
 from collections.abc import Mapping

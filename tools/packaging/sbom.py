@@ -52,7 +52,7 @@ def write(root: Path, libraries: Path, documents: Path, texts: Mapping[str, str]
 
 
 def debian_components(root: Path) -> Iterator[Component]:
-    """Packages of Debian, by the notes of `tools.debian.unpack`.
+    """Packages of Debian, by the notes of `tools.packaging.debian.unpack`.
 
     Their URLs have the release, and the source package where its name differs: advisories are about both.
     """

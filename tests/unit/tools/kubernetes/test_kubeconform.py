@@ -5,7 +5,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tools.kubeconform import schemas_of
+from tools.kubernetes.kubeconform import schemas_of
 
 GROUP = "x-kubernetes-group-version-kind"
 API: dict[str, dict[str, Any]] = {

@@ -21,8 +21,8 @@ from typing import Any
 from iceberg_export.spark.package import ENTRY, JOBS, libraries
 from tools import pins
 from tools.environment import UV_SETTINGS, ensure_uv
-from tools.helm import ensure_helm
-from tools.oci import unpack_archive
+from tools.kubernetes.helm import ensure_helm
+from tools.packaging.oci import unpack_archive
 from tools.steps import ROOT, SetupFailed, report, run, say
 
 READY_SECONDS_MAX = 120
@@ -167,7 +167,9 @@ def try_contents(contents: Path) -> None:
     ]
     kinds = {kind: sum(url.startswith(f"pkg:{kind}/") for url in urls) for kind in ("deb", "pypi")}
     if not all(kinds.values()) or len(urls) != len(document["packages"]):
-        raise SetupFailed(f"{contents} lists {kinds} of {len(document['packages'])} packages: see tools/sbom.py")
+        raise SetupFailed(
+            f"{contents} lists {kinds} of {len(document['packages'])} packages: see tools/packaging/sbom.py"
+        )
     report("list of contents", f"{len(urls)} packages", contents)
 
 

@@ -1,6 +1,6 @@
 """`deploy/chart/README.md`, made of the comments in the chart's `values.yaml` and `ci/`.
 
-python3 -m tools.chart_readme      (from the environment that holds the group test)
+python3 -m tools.pages.chart_readme      (from the environment that holds the group test)
 
 In `values.yaml` the comment above a name explains it. Rule: every value that somebody may set has such a comment, and a
 comment above a name with further names below it does not count for these.
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import yaml
 
-from tools.reference import code, table
+from tools.pages.reference import code, table
 from tools.steps import ROOT, say
 
 CHART: Final = ROOT / "deploy" / "chart"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.sbom import FILE, LICENSES_FILE, write
+from tools.packaging.sbom import FILE, LICENSES_FILE, write
 from tools.steps import SetupFailed
 
 LIBRARIES = "lib"

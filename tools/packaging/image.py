@@ -1,7 +1,8 @@
-"""The container image: `python3 -m tools.image [--name REPOSITORY]` writes it to `dist`, as an OCI archive for amd64.
+"""The container image: `python3 -m tools.packaging.image [--name REPOSITORY]` writes it to `dist`.
 
-What lies in it say `deploy/image` and the lock files. Debian's packages come by apt, libraries by uv, Penstock by its
-wheel; no container engine, registry or Dockerfile has a part in it, and no package's script runs.
+It is an OCI archive for amd64. What lies in it say `deploy/image` and the lock files. Debian's packages come by
+apt, libraries by uv, Penstock by its wheel; no container engine, registry or Dockerfile has a part in it, and no
+package's script runs.
 
 `--from COMMIT` builds the image of an older commit by this checkout's builder and description, for tests of upgrades.
 `deploy/previous` names the commit of the release before.
@@ -27,12 +28,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tools import sbom
-from tools.debian import DESCRIPTION, ensure_packages, read_lock, unpack
 from tools.environment import UV_SETTINGS, ensure_uv
-from tools.oci import Image, Layer, LayerWriter, Owner, write_archive
+from tools.packaging import sbom
+from tools.packaging.debian import DESCRIPTION, ensure_packages, read_lock, unpack
+from tools.packaging.oci import Image, Layer, LayerWriter, Owner, write_archive
+from tools.packaging.wheel import DIST, build_wheel
 from tools.steps import ROOT, SetupFailed, cache_folder, main, report, run, say
-from tools.wheel import DIST, build_wheel
 
 ARCHITECTURE = "amd64"
 MACHINES = ("x86_64", "AMD64")
@@ -278,7 +279,7 @@ def _add_debian(root: Path, description: Mapping[str, Any]) -> None:
     debian = description["debian"]
     packages = read_lock()
     if sorted(package.name for package in packages) != sorted(debian["packages"]):
-        raise SetupFailed(f"{DESCRIPTION} names other packages than debian.lock: run python3 -m tools.debian")
+        raise SetupFailed(f"{DESCRIPTION} names other packages than debian.lock: run python3 -m tools.packaging.debian")
     archives = ensure_packages(packages)
     # base-files is the first, whatever the lock's order: its links lead from /lib to /usr/lib.
     for package in sorted(packages, key=lambda package: (package.name != "base-files", package.name)):

@@ -1,6 +1,7 @@
-"""The wheel `penstock-broker`: `python3 -m tools.wheel` writes it to `dist`. What lies in it says pyproject.toml.
+"""The wheel `penstock-broker`: `python3 -m tools.packaging.wheel` writes it to `dist`.
 
-Equal sources give equal bytes, by one version of zlib. `deploy/wheel/build.lock` pins what builds it, with hashes.
+What lies in it says pyproject.toml. Equal sources give equal bytes, by one version of zlib. `deploy/wheel/build.lock`
+pins what builds it, with hashes.
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """Writes docs/reference/: pages of options, configs, metrics, the HTTP API and commands, from the product's own tables.
 
-    python -m tools.reference      (`make reference`)
+    python -m tools.pages.reference      (`make reference`)
 
 `tests/architecture/test_reference.py` fails if a page differs from what the code gives.
 """
@@ -27,8 +27,8 @@ from coordinator.configs.group_configs import GROUP_CONFIGS, broker_name_of
 from coordinator.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from protocol.auth.operations import Operation, ResourceType
 from protocol.limits import HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, KIB, MIB
-from tools.http_routes import SECTIONS, RouteText
-from tools.metric_rows import metric_rows
+from tools.pages.http_routes import SECTIONS, RouteText
+from tools.pages.metric_rows import metric_rows
 from tools.steps import ROOT, say
 
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -374,11 +374,11 @@ def _on_type(operation: Operation, resource_type: ResourceType) -> str:
 
 
 def check_routes() -> None:
-    """Raise `LookupError` unless the application's routes and those of `tools.http_routes` are the same."""
+    """Raise `LookupError` unless the application's routes and those of `tools.pages.http_routes` are the same."""
     texts: dict[str, RouteText] = {route: text for section in SECTIONS.values() for route, text in section.items()}
     served = {f"{method} {path}" for method, path in http_routes()}
     if served != texts.keys():
-        raise LookupError(f"tools/http_routes.py: missing or superfluous {sorted(served ^ texts.keys())}")
+        raise LookupError(f"tools/pages/http_routes.py: missing or superfluous {sorted(served ^ texts.keys())}")
 
 
 def http_routes() -> Iterator[tuple[str, str]]:

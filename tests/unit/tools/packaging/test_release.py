@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import release_trials
-from tools.release import SUMS, complete, ignored, pack, write_sums
-from tools.release_trials import broker, runtime_config, try_contents, try_image
+from tools.packaging import release_trials
+from tools.packaging.release import SUMS, complete, ignored, pack, write_sums
+from tools.packaging.release_trials import broker, runtime_config, try_contents, try_image
 from tools.steps import SetupFailed, main
 
 

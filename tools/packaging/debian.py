@@ -1,6 +1,6 @@
 """Debian's packages for the image: pinned by a lock file, fetched by apt, unpacked without dpkg or root.
 
-    python3 -m tools.debian
+    python3 -m tools.packaging.debian
 
 writes the lock file again, with the newest versions: that is how the image gets Debian's security updates.
 
@@ -30,8 +30,8 @@ ARCHITECTURE = "amd64"
 AR_MAGIC = b"!<arch>\n"
 AR_HEADER_BYTES = 60
 NEWER = (
-    f"If a version is not found, Debian has a newer one: python3 -m tools.debian writes {LOCK.name} again. For the old "
-    "one, name an archive of older states by DEBIAN_SOURCES."
+    f"If a version is not found, Debian has a newer one: python3 -m tools.packaging.debian writes {LOCK.name} again. "
+    "For the old one, name an archive of older states by DEBIAN_SOURCES."
 )
 
 
@@ -51,7 +51,7 @@ def read_lock(path: Path = LOCK) -> list[Package]:
         fields = line.partition("#")[0].split()
         if fields and len(fields) != 3:
             raise SetupFailed(
-                f"{path} has a line {line!r}, which is not NAME VERSION SHA256: run python3 -m tools.debian"
+                f"{path} has a line {line!r}, which is not NAME VERSION SHA256: run python3 -m tools.packaging.debian"
             )
         if fields:
             packages.append(Package(name=fields[0], version=fields[1], sha256=fields[2]))
@@ -102,7 +102,7 @@ def unpack(package: Package, archives: Path, root: Path) -> None:
     with _tar(members, "control", package) as control:
         files = {entry.name.removeprefix("./"): entry for entry in control if entry.isreg()}
         if "control" not in files:  # the list of contents would lack the package, and nothing would say so
-            raise SetupFailed(f"the package {package.name} has no file control: run python3 -m tools.debian")
+            raise SetupFailed(f"the package {package.name} has no file control: run python3 -m tools.packaging.debian")
         for name, suffix in (("control", ""), ("md5sums", ".md5sums")):
             stream = control.extractfile(files[name]) if name in files else None
             if stream is not None:
@@ -143,7 +143,7 @@ def write_lock() -> None:
     lacking = sorted(set(names) - set(found))
     if lacking:
         raise SetupFailed(f"{release} has no package {', '.join(lacking)}: correct the list in {DESCRIPTION}")
-    title = f"# Debian {release}: name, version and SHA-256 of each package. Written by python3 -m tools.debian."
+    title = f"# Debian {release}: name, version and SHA-256 of packages. Written by python3 -m tools.packaging.debian."
     LOCK.write_text("\n".join([title, *(found[name] for name in sorted(found)), ""]), encoding="utf-8")
     report("Debian packages", "pinned", LOCK)
 

@@ -1,4 +1,4 @@
-"""All files of a release: `python3 -m tools.release` writes them to `dist/penstock-VERSION`, and tries each.
+"""All files of a release: `python3 -m tools.packaging.release` writes them to `dist/penstock-VERSION`, and tries each.
 
 Wheel, image with its list of contents, chart, dashboards and alerts, the archive for Spark, and `SHA256SUMS`. There is
 no source distribution: the wheel is pure Python, and the sources are the repository's.
@@ -17,11 +17,11 @@ import zlib
 from pathlib import Path
 
 from iceberg_export.spark.package import write_archive
-from tools.image import UNKNOWN, BuiltImage, build_image, read_commit
-from tools.oci import paths_below, write_tar
-from tools.release_trials import try_chart, try_contents, try_image, try_spark_archive, try_wheel
+from tools.packaging.image import UNKNOWN, BuiltImage, build_image, read_commit
+from tools.packaging.oci import paths_below, write_tar
+from tools.packaging.release_trials import try_chart, try_contents, try_image, try_spark_archive, try_wheel
+from tools.packaging.wheel import DIST, build_wheel
 from tools.steps import ROOT, SetupFailed, main, report, say
-from tools.wheel import DIST, build_wheel
 
 CHART = ROOT / "deploy" / "chart"
 MONITORING = ROOT / "deploy" / "monitoring"

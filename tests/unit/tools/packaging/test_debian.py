@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tools.debian import DESCRIPTION, Package, ar_members, ensure_packages, name_archives, read_lock, sources, unpack
+from tools.packaging.debian import (
+    DESCRIPTION,
+    Package,
+    ar_members,
+    ensure_packages,
+    name_archives,
+    read_lock,
+    sources,
+    unpack,
+)
 from tools.steps import SetupFailed
 
 

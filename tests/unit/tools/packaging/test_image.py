@@ -11,8 +11,8 @@ import pytest
 
 from protocol.kernel_cache import ReadOnlyLocator
 from tests.architecture.source import modules
-from tools.debian import DESCRIPTION
-from tools.image import (
+from tools.packaging.debian import DESCRIPTION
+from tools.packaging.image import (
     FILES,
     REPOSITORY,
     Commit,
@@ -27,7 +27,7 @@ from tools.image import (
     previous_commit,
     read_commit,
 )
-from tools.oci import Owner
+from tools.packaging.oci import Owner
 from tools.steps import ROOT, SetupFailed
 
 COMMIT = Commit(revision="abc", seconds=1767323045)
@@ -163,7 +163,7 @@ def test_the_time_of_a_commit_does_not_depend_on_the_machine(checkout: Path, mon
 
 @pytest.mark.parametrize("name", ["penstock:1", "Penstock", "registry.example/", "a b", "registry.example/-x", ""])
 def test_what_is_no_repository_is_rejected(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tools.image.MACHINES", ())  # a name that passes would build an image
+    monkeypatch.setattr("tools.packaging.image.MACHINES", ())  # a name that passes would build an image
     with pytest.raises(SetupFailed, match="is no repository"):
         build_image(tmp_path / "dist", name)
     assert not list(tmp_path.iterdir())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tools.oci import (
+from tools.packaging.oci import (
     FILE_TIME,
     Image,
     Layer,

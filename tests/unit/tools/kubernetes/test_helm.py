@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tools import pins
-from tools.helm import ensure_helm, helm_program, kubectl_program
+from tools.kubernetes.helm import ensure_helm, helm_program, kubectl_program
 
 
 def layer() -> bytes:
