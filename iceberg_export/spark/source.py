@@ -11,7 +11,11 @@ that only reading needs are inside functions, so that these processes start fast
 The source takes no filters from Spark. Spark 4.1 stores the plan of a push-down in an object that all scans of a frame
 share. One scan's filter would apply to the others (SPARK-58551): ADR 0023.
 
-Source: pyspark.sql.datasource, pyspark.sql.worker.plan_data_source_read (Spark 4.1).
+Spark 4.2 passes position and limit to `latestOffset`, and asks readers that are made for it where a query with
+Trigger.AvailableNow ends. Iceberg needs Spark 4.1, which has neither: the same class serves both.
+
+Source: pyspark.sql.datasource, pyspark.sql.worker.plan_data_source_read (Spark 4.1);
+pyspark.sql.streaming.{datasource,python_streaming_source_runner} (Spark 4.2).
 """
 
 import os
@@ -30,6 +34,19 @@ from pyspark.sql.types import StructType
 
 from iceberg_export.spark.options import COLUMNS, HEADERS, OptionError, ReadOptions, parse_options
 from iceberg_export.spark.query_plans import plan_each_query
+
+try:
+    from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found]  # Spark 4.2
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxRows,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Nothing: Spark 4.1 asks no reader for its end."""
+
 
 if TYPE_CHECKING:
     from iceberg_export.spark.bounds import LossReporter
@@ -143,7 +160,7 @@ class PenstockReader(DataSourceReader):
         return _read(self.options, partition)
 
 
-class PenstockStreamReader(DataSourceStreamReader):
+class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a streaming query. Spark has one in a planning process, and one in each task."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -153,8 +170,21 @@ class PenstockStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:
         return self._opened().initial_offset()
 
-    def latestOffset(self) -> dict[str, Any]:
-        return self._opened().latest_offset()
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None) -> dict[str, Any]:
+        """`start`, `limit`: given from Spark 4.2 on, where the limit is the default one, or all that is there."""
+        if start is None:
+            return self._opened().latest_offset()
+        return self._opened().latest_offset_after(start, getattr(limit, "max_rows", None))
+
+    def getDefaultReadLimit(self) -> "ReadLimit":
+        offsets_max = self.options.offsets_per_trigger_max
+        return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._opened().end_at_what_is_there()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._opened().newest_offset()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [SplitPartition(split) for split in self._opened().plan(start, end)]

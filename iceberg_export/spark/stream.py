@@ -1,11 +1,12 @@
 """A streaming query over topics: its first offsets, the end of its next batch, and the plan of a batch.
 
-Spark stores the position in its checkpoint, and everything here can be derived again. Spark asks for the latest offset
-without the query's position, but passes the position before: a query that resumes begins with
-`partitions(position, position)`. A query whose first call is for the latest offset has no batch yet.
+Spark stores the position in its checkpoint, and everything here can be derived again. Spark 4.1 asks for the latest
+offset without the query's position, but passes the position before: a query that resumes begins with
+`partitions(position, position)`. A query whose first call is for the latest offset has no batch yet. From 4.2 on Spark
+passes the position and a limit, and says before all others where a query with Trigger.AvailableNow has to end.
 
 Source: PythonMicroBatchStream.setLatestSeenOffset, MicroBatchExecution.populateStartOffsets (Spark 4.1);
-org.apache.spark.sql.kafka010.KafkaMicroBatchStream (losses).
+pyspark.sql.streaming.datasource (Spark 4.2); org.apache.spark.sql.kafka010.KafkaMicroBatchStream (losses).
 """
 
 import logging
@@ -24,10 +25,11 @@ log = logging.getLogger(__name__)
 
 
 class _CachedAnswer(NamedTuple):
-    """The latest offset for one manifest and one position of the query."""
+    """The latest offset for one manifest, one position of the query, and one limit."""
 
     manifest: TailManifest
     at: StreamPosition | None
+    offsets_max: int | None
     offset: dict[str, Any]
 
 
@@ -40,6 +42,10 @@ class SourceStream:
         self._losses = LossReporter(is_fatal=options.is_loss_fatal)
         self._task_count = task_count
         self._has_warned = False
+        self._start_json: Mapping[str, Any] | None = None
+        """The start that Spark told last; None from Spark 4.1, which tells none."""
+        self._target: Mapping[TopicPartition, Extent] | None = None
+        """What a query with Trigger.AvailableNow may read; None where there is no end."""
         self._at: StreamPosition | None = None
         """The end of the last planned batch; None before the first."""
         self._begun: StreamPosition | None = None
@@ -53,33 +59,59 @@ class SourceStream:
         return self._begin(self._lake.newest or self._lake.manifest()).to_json()
 
     def latest_offset(self) -> dict[str, Any]:
-        """The position at which the next batch should end. Without new records Spark calls it 100 times a second."""
+        """The position at which the next batch should end, as Spark 4.1 asks for it: 100 times a second without new
+        records."""
+        return self._latest(self._options.offsets_per_trigger_max)
+
+    def latest_offset_after(self, start: Mapping[str, Any], offsets_max: int | None) -> dict[str, Any]:
+        """The same of a batch that begins at `start` and has about `offsets_max` offsets: None for no limit."""
+        if start != self._start_json:
+            self._start_json = dict(start)
+            is_first = self._begun is not None and start == self._begun.to_json()
+            self._at = None if is_first else StreamPosition.from_json(start)
+        return self._latest(offsets_max)
+
+    def end_at_what_is_there(self) -> None:
+        """From now on behave as if no record came any more, and no partition: the query ends once it has all."""
+        self._target = extents(self._lake, self._lake.manifest(), self._options.subscription, may_be_missing=True)
+        self._cached = None
+
+    def newest_offset(self) -> dict[str, Any] | None:
+        """The position behind all records that are known, for Spark's report of progress; None before any is known."""
+        manifest = self._lake.newest
+        if manifest is None:
+            return None
+        partitions = extents(self._lake, manifest, self._options.subscription, may_be_missing=True)
+        return _position(manifest, partitions, {key: extent.end for key, extent in partitions.items()}).to_json()
+
+    def _latest(self, offsets_max: int | None) -> dict[str, Any]:
         manifest = self._lake.manifest(apart_s=self._lake.manifests.apart_s)
         cached = self._cached
-        if cached is None or cached.manifest is not manifest or cached.at is not self._at:
-            self._cached = cached = _CachedAnswer(manifest, self._at, self._end(manifest).to_json())
+        is_same = cached is not None and cached.manifest is manifest and cached.at is self._at
+        if cached is None or not is_same or cached.offsets_max != offsets_max:
+            end = self._end(manifest, offsets_max).to_json()
+            self._cached = cached = _CachedAnswer(manifest, self._at, offsets_max, end)
         return cached.offset
 
-    def _end(self, manifest: TailManifest) -> StreamPosition:
+    def _end(self, manifest: TailManifest, offsets_max: int | None) -> StreamPosition:
         """The end of the next batch; the same as that of the last one where there are no new records."""
         before = self._at or self._begin(manifest)
         partitions = extents(self._lake, manifest, self._options.subscription, may_be_missing=self._at is not None)
+        if self._target is not None:
+            partitions = {
+                key: extent for key, extent in partitions.items() if key in self._target or key in before.offsets
+            }
         begins = self._begins(before, manifest, partitions)
-        ends = {key: extent.end for key, extent in partitions.items()}
-        shares = share_out(begins, ends, self._options.offsets_per_trigger_max)
-        if not self._has_warned and any(shares[key] < end for key, end in ends.items()):
+        ends = {key: self._reachable_end(extent, begins[key]) for key, extent in partitions.items()}
+        shares = share_out(begins, ends, offsets_max)
+        if self._start_json is None and not self._has_warned and any(shares[key] < end for key, end in ends.items()):
             self._has_warned = True
             log.warning(
                 "maxOffsetsPerTrigger leaves records for later batches, but a query with Trigger.AvailableNow has only "
                 "one batch: omit the option there, or run the query again until it reads nothing"
             )
-        end = StreamPosition(
-            cluster_id=manifest.cluster_id,
-            incarnation=manifest.incarnation,
-            topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in partitions.values()},
-            offsets=shares,
-            first_batch_begin=None if self._at is not None else before.offsets,
-        )
+        first_batch_begin = None if self._at is not None else before.offsets
+        end = _position(manifest, partitions, shares, first_batch_begin=first_batch_begin)
         # Spark compares the JSON: without new records it must be the same, or Spark runs an empty batch.
         return before if self._at == end else end
 
@@ -123,14 +155,8 @@ class SourceStream:
                         f"{topic}-{partition} has offsets {extent.first} to {extent.end}, but the query reads from "
                         f"{start}"
                     )
-            self._begun = StreamPosition(
-                cluster_id=manifest.cluster_id,
-                incarnation=manifest.incarnation,
-                topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in partitions.values()},
-                offsets={
-                    key: min(max(start, partitions[key].first), partitions[key].end) for key, start in starts.items()
-                },
-            )
+            begins = {key: min(max(start, partitions[key].first), partitions[key].end) for key, start in starts.items()}
+            self._begun = _position(manifest, partitions, begins)
         return self._begun
 
     def _begins(
@@ -155,6 +181,14 @@ class SourceStream:
             begins[key] = min(max(start, extent.first), extent.end)
         return begins
 
+    def _reachable_end(self, extent: Extent, begin: int) -> int:
+        """Where a partition ends for this query: nowhere behind what was there where the query has an end."""
+        if self._target is None:
+            return extent.end
+        target = self._target.get(extent.key)
+        is_same = target is not None and target.topic.topic_id == extent.topic.topic_id
+        return min(extent.end, target.end) if target is not None and is_same else begin
+
     def _check_log(self, position: StreamPosition, manifest: TailManifest) -> None:
         """Check that the position's offsets are of the same log. Raises `ForeignBucket`, `DataLoss`."""
         if position.cluster_id != manifest.cluster_id:
@@ -169,6 +203,23 @@ class SourceStream:
                 f"the cluster was recovered from its bucket (incarnation {position.incarnation}, now "
                 f"{manifest.incarnation}): offsets after its last snapshot may be other records than before"
             )
+
+
+def _position(
+    manifest: TailManifest,
+    partitions: Mapping[TopicPartition, Extent],
+    offsets: Mapping[TopicPartition, int],
+    *,
+    first_batch_begin: Mapping[TopicPartition, int] | None = None,
+) -> StreamPosition:
+    """The position with these offsets of these partitions."""
+    return StreamPosition(
+        cluster_id=manifest.cluster_id,
+        incarnation=manifest.incarnation,
+        topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in partitions.values()},
+        offsets=offsets,
+        first_batch_begin=first_batch_begin,
+    )
 
 
 def _first(start: StreamPosition, end: StreamPosition, key: TopicPartition) -> int:

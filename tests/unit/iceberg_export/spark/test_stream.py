@@ -147,6 +147,80 @@ def test_the_cap_holds_from_the_first_batch_on_and_after_a_restart(bucket: Bucke
     assert offsets(again.latest_offset()) == {"orders": {"0": 8, "1": 16}}
 
 
+def batches_after(query: SourceStream, start: Json, offsets_max: int | None) -> list[Json]:
+    """The ends of the batches of a query of Spark 4.2, which ends where nothing is new."""
+    ends: list[Json] = []
+    while (end := query.latest_offset_after(start, offsets_max)) != start:
+        query.plan(start, end)
+        ends.append(start := end)
+    return ends
+
+
+def test_a_query_that_ends_reads_all_that_was_there_in_several_batches_and_nothing_that_came_later(
+    bucket: Bucket, made: MadeLake
+) -> None:
+    query = stream(bucket, subscribePattern="orders|later")
+    query.end_at_what_is_there()
+    start = query.initial_offset()
+    made.topics["orders"].partitions += made.create("scratch", 1).partitions
+    del made.topics["scratch"]
+    made.create("later", 1)
+    bucket.run(made.produce("later", [4]))
+    produce(bucket, made, 5, 5, 5)
+    ends = batches_after(query, start, 12)
+    assert [offsets(end) for end in ends] == [
+        {"orders": {"0": 4, "1": 8}},
+        {"orders": {"0": 8, "1": 16}},
+        {"orders": {"0": 10, "1": 20}},
+    ]
+    again = stream(bucket, subscribePattern="orders|later")
+    again.end_at_what_is_there()
+    assert [offsets(end) for end in batches_after(again, ends[-1], None)] == [
+        {"later": {"0": 4}, "orders": {"0": 15, "1": 25, "2": 5}}
+    ]
+
+
+def test_a_query_that_ends_goes_on_in_the_middle(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    query.end_at_what_is_there()
+    middle = query.latest_offset_after(query.initial_offset(), 12)
+    again = stream(bucket)
+    again.end_at_what_is_there()
+    assert offsets(batches_after(again, middle, 12)[-1]) == {"orders": {"0": 10, "1": 20}}
+
+
+def test_a_topic_that_is_created_again_while_a_query_ends_is_read_by_the_next_one(
+    bucket: Bucket, made: MadeLake
+) -> None:
+    query = stream(bucket, failOnDataLoss="false")
+    query.end_at_what_is_there()
+    (end,) = batches_after(query, query.initial_offset(), None)
+    made.create("orders", 1)
+    produce(bucket, made, 12)
+    assert [offsets(each) for each in batches_after(query, end, None)] == [{"orders": {"0": 0}}]
+    again = stream(bucket, failOnDataLoss="false")
+    assert offsets(again.latest_offset_after(end, None)) == {"orders": {"0": 12}}
+
+
+def test_a_told_start_counts_and_not_what_was_planned(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    start = query.initial_offset()
+    first = query.latest_offset_after(start, 15)
+    query.plan(start, first)
+    assert offsets(query.latest_offset_after(first, 3)) == {"orders": {"0": 6, "1": 12}}
+    assert offsets(query.latest_offset_after(first, None)) == {"orders": {"0": 10, "1": 20}}
+    assert query.latest_offset_after(start, 15) == first, "asked again, it is still the first batch"
+
+
+def test_the_newest_offset_is_reported_whatever_the_limit(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    assert query.newest_offset() is None
+    query.latest_offset_after(query.initial_offset(), 3)
+    newest = query.newest_offset()
+    assert newest is not None
+    assert offsets(newest) == {"orders": {"0": 10, "1": 20}}
+
+
 def test_a_first_batch_that_is_repeated_begins_where_it_began(bucket: Bucket, made: MadeLake) -> None:
     start, end = first_batch(stream(bucket, startingOffsets="latest"))
     produce(bucket, made, 100, 100)
