@@ -23,6 +23,9 @@ PROMETHEUS = "v0.316.0"
 JAVA_VERSIONS = (17, 21)
 """Java runtimes that Spark and Kafka are tested with; another one on the PATH is passed over."""
 
+SPARK_NEWER = "4.3.0"
+"""A Spark newer than that of `uv.lock`, for which Iceberg has a runtime: only `format("penstock")` is tried with it."""
+
 LIBRDKAFKA = (
     "@confluentinc/kafka-javascript",
     "1.10.1",
