@@ -670,6 +670,8 @@ TYPED_CELLS_WRITTEN_AT_ONCE = 1_000_000
 VALUE_PLANS_BYTES_MAX = 256 * KIB
 """The bytes in a file's footer about the reconstruction of elided values; values of further schemas keep their
 bytes."""
+TYPED_KEYS_COMPARED_MAX = 1_000
+"""Keys of a map that the compiled reader compares with each other; a larger map is read by the library."""
 TYPED_NULL_FIELDS_MAX = 16
 """Fields of a list's items that take no bytes: a few bytes would become many values."""
 ARCHIVE_PASS_CHUNKS_MAX = 4_096

@@ -11,7 +11,7 @@ from tools.steps import cache_folder, ensure
 
 
 def ensure_newer_spark() -> Path:
-    """Folder with the package pyspark, jars and all: half a gigabyte, two minutes the first time."""
+    """Folder with the package pyspark and its jars: half a gigabyte, two minutes the first time."""
     place = cache_folder() / f"pyspark-{pins.SPARK_NEWER}"
     return ensure(
         f"Spark {pins.SPARK_NEWER}", place, lambda folder: install_apart(f"pyspark=={pins.SPARK_NEWER}", folder)

@@ -178,9 +178,12 @@ def main() -> None:
 
     run("Avro, flat", avro_reader(FLAT), avro_values)
     slow = avro_reader(FLAT)
-    slow.flat = None
+    slow.fast = None
     run("Avro, flat, without the kernel", slow, avro_values)
     run("Avro, nested", avro_reader(NESTED), nested_values)
+    slow = avro_reader(NESTED)
+    slow.fast = None
+    run("Avro, nested, without the kernel", slow, nested_values)
     schema = json.dumps({"type": "object", "properties": PROPERTIES})
     run("JSON", JsonReader(schema), lambda number: json.dumps(flat_value(number)).encode())
     message = protobuf_files(MESSAGE).reader((0,))

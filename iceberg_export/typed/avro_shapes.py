@@ -13,6 +13,7 @@ from fastavro import _read_py, parse_schema, schemaless_reader
 from fastavro.schema import SchemaParseException, UnknownType
 
 from iceberg_export.typed.flat_avro import flat_program
+from iceberg_export.typed.nested_avro import nested_program
 from iceberg_export.typed.shapes import (
     JSON_TEXT,
     UNREADABLE,
@@ -63,13 +64,14 @@ class AvroReader:
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         """`references`: the referenced schemas, each after those that it refers to. Raises `SchemaUnusable`."""
         try:
-            whole, self._schema, named = _parse(text, references)
+            whole, self._schema, named, bare_named = _parse(text, references)
             shapes = _AvroShapes(named)
             self.shape = flattened(shapes.of(whole, ()))
             # The compiled reader recurses once a level, and a record of a recursive type may have a level for each of
             # its bytes: the stack overflow would end the process. The reader in Python raises an exception instead.
             self._read = _read_py.schemaless_reader if shapes.is_recursive else schemaless_reader
             self.flat = flat_program(self._schema, self.shape)
+            self.fast = self.flat or nested_program(self._schema, bare_named, self.shape)
         except (SchemaParseException, UnknownType, *UNREADABLE) as error:
             raise SchemaUnusable(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from error
 
@@ -86,8 +88,8 @@ class AvroReader:
         return value
 
 
-def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Named]:
-    """The schema with its logical types, the schema without them, and the named types."""
+def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Named, Named]:
+    """The schema with its logical types, the schema without them, and the named types of each."""
     named: Named = {}
     bare_named: Named = {}
     whole: Untyped = None
@@ -96,7 +98,7 @@ def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Name
         schema: Untyped = decode_json(each)
         whole = parse_schema(schema, named_schemas=named)
         bare = parse_schema(_without_logical_types(schema), named_schemas=bare_named)
-    return whole, bare, named
+    return whole, bare, named, bare_named
 
 
 def _without_logical_types(schema: Untyped) -> Untyped:

@@ -35,14 +35,32 @@ if TYPE_CHECKING:
     from iceberg_export.typed.flat_avro import FlatAvro  # imports its kernel, which other formats do not need
 
 
+class FastReader(Protocol):
+    """Reads most records of a schema, many at a time, and the others not at all."""
+
+    def read(
+        self, data: NDArray[np.uint8], first: NDArray[np.int64], end: NDArray[np.int64], columns: Sequence[Column]
+    ) -> tuple[list[Arrow], NDArray[np.int64]]:
+        """Arrays of the columns for the rows that were read, and the indexes of these rows, ascending.
+
+        Row i is `data[first[i]:end[i]]`. CPU work. Raises any exception where a value does not fit its column.
+        """
+        ...
+
+
 class ValueReader(Protocol):
     """Decodes the bytes of a record to a Python value, from which the fields of its shape take theirs."""
 
     shape: Shape
 
     @property
-    def flat(self) -> "FlatAvro | None":
+    def fast(self) -> FastReader | None:
         """A faster reader for most records; None where there is none."""
+        ...
+
+    @property
+    def flat(self) -> "FlatAvro | None":
+        """The same of flat records, whose bytes a file may leave out: None where they are not."""
         ...
 
     def read(self, data: bytes) -> object:
@@ -159,9 +177,9 @@ def _of_writer(
     """The decoded rows of a schema without message indexes: those of the fast reader, and the others."""
     parts: list[tuple[NDArray[np.int64], DecodedColumns]] = []
     reader = readers.by_writer.get(writer)
-    if reader is not None and not isinstance(reader, str) and reader.flat is not None:
+    if reader is not None and not isinstance(reader, str) and reader.fast is not None:
         with suppress(Exception):  # a value that does not fit its column: the slow reader finds it
-            arrays, good = reader.flat.read(data, ends[rows] + FRAME_BYTES, ends[rows + 1], columns)
+            arrays, good = reader.fast.read(data, ends[rows] + FRAME_BYTES, ends[rows + 1], columns)
             parts.append((rows[good], DecodedColumns(arrays=arrays, errors=[None] * len(good))))
             rows = np.delete(rows, good)
         if not len(rows):

@@ -1,4 +1,4 @@
-"""Encodes flat Avro records with compiled kernels that free the GIL: the inverse of `flat_avro_kernel`.
+"""Encodes flat Avro records with compiled kernels that free the GIL: the inverse of `avro_kernels`.
 
 Each value has one encoding here, the shortest. Records are compared with the producer's bytes, so a record with another
 encoding is never left out. A record that cannot be encoded is marked. The kernels read and write only inside their
@@ -11,7 +11,7 @@ from typing import Any
 
 from numba import njit, types
 
-from iceberg_export.typed.flat_avro_kernel import ReadOp
+from iceberg_export.typed.avro_kernels import ReadOp
 from iceberg_export.typed.framing import FRAME_BYTES
 from protocol.kernel_cache import kernel
 from protocol.records.copy_kernel import copy_bytes

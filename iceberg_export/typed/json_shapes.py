@@ -40,7 +40,7 @@ _decoder = JsonDecoder(object)
 class JsonReader:
     """Reads records of one JSON Schema. Implements `decode.ValueReader`."""
 
-    flat = None
+    fast = flat = None
 
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         """`references`: the referenced schemas by the names in the schema. Raises `SchemaUnusable`."""

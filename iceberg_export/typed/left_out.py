@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iceberg_export.rows.columns import BinaryColumn
+from iceberg_export.typed.avro_kernels import ReadOp
 from iceberg_export.typed.columns import Column
 from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.flat_avro import FlatAvro
-from iceberg_export.typed.flat_avro_kernel import ReadOp
 from iceberg_export.typed.flat_avro_writer import Arrow, PlanUnusable, parts_of, write_values
 from iceberg_export.typed.flat_avro_writer_kernel import compare_rows
 from iceberg_export.typed.framing import WriterSchema, column_schema_ids

@@ -102,7 +102,7 @@ class ProtobufFiles:
 class ProtobufReader:
     """Reads records that are messages of one type. Implements `decode.ValueReader`."""
 
-    flat = None
+    fast = flat = None
 
     def __init__(self, pool: DescriptorPool, name: str) -> None:
         try:

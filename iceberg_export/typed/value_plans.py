@@ -6,7 +6,7 @@ text nor the registry, where the schema may be deleted.
 
 import msgspec
 
-from iceberg_export.typed.flat_avro_kernel import ReadOp
+from iceberg_export.typed.avro_kernels import ReadOp
 from protocol.decoding import JsonDecoder
 
 NO_NULL = -1

@@ -162,7 +162,7 @@ def test_kernels_of_the_image_are_read_and_not_compiled(image: Unpacked, tmp_pat
         "assert found and not uncached_reason(), uncached_reason()\n"
         "print({(sum(each.stats.cache_hits.values()) > 0, sum(each.stats.cache_misses.values())) for each in found})\n"
     )
-    names = ["iceberg_export.rows.gather_kernel", "iceberg_export.typed.flat_avro_kernel", "protocol.records.kernels"]
+    names = ["iceberg_export.rows.gather_kernel", "iceberg_export.typed.avro_kernels", "protocol.records.kernels"]
     assert image.run(tmp_path / "data", 54321, "/usr/bin/python3.13", "-c", look, *names) == "{(True, 0)}\n"
 
 

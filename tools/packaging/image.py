@@ -58,6 +58,7 @@ find_packages()
 for name in sys.argv[1:]:
     importlib.import_module(name)
 """
+USES_KERNELS = re.compile(r"^from protocol\.kernel_cache import kernel$", re.MULTILINE)
 PREVIOUS = ROOT / "deploy" / "previous"
 """The commit of the release before; a line that begins with `#` is a comment."""
 UNKNOWN = "unknown"
@@ -329,7 +330,8 @@ def _add_penstock(root: Path, work: Path, description: Mapping[str, Any], commit
     kernels = root / description["penstock"]["kernels"]
     kernels.mkdir(parents=True)
     env = {**description["config"]["env"], "NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator"}
-    run_inside(root, ["/usr/bin/python3.13", "-Bc", KERNELS, *description["penstock"]["kernel-modules"]], env)
+    modules = kernel_modules(root / libraries["folder"] / "penstock" / "app")
+    run_inside(root, ["/usr/bin/python3.13", "-Bc", KERNELS, *modules], env)
     if not list(kernels.rglob("*.nbc")):
         raise SetupFailed(f"numba left no kernels in {kernels}")
     clear_addresses(kernels)
@@ -339,6 +341,15 @@ def _add_penstock(root: Path, work: Path, description: Mapping[str, Any], commit
     shutil.copytree(FILES / "licenses", documents / "licenses")
     sbom.write(root, root / libraries["folder"], documents, libraries["license-texts"], commit.time)
     return wheel.name.split("-")[1]
+
+
+def kernel_modules(app: Path) -> list[str]:
+    """All modules below the folder of Penstock's packages that compile kernels when they are imported."""
+    return sorted(
+        ".".join(path.relative_to(app).with_suffix("").parts)
+        for path in app.rglob("*.py")
+        if USES_KERNELS.search(path.read_text(encoding="utf-8"))
+    )
 
 
 def clear_addresses(kernels: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_fast_way_gives_what_the_slow_one_does(
 ) -> None:
     fast, slow = avro_reader(schema), avro_reader(schema)
     assert fast.flat is not None
-    slow.flat = None
+    slow.fast = None
     columns = merge_value(merge_value(NOTHING, avro_reader(wider).shape), fast.shape).value
     sent = [framed(1, each) for each in rows]
     by_kernel = decoded(columns, {WriterSchema(schema_id=1): fast}, sent)

@@ -1,0 +1,112 @@
+"""Converts what kernels read of an Avro field to an Arrow array: `arrays` for numbers and positions."""
+# Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from iceberg_export.rows.gather import gather
+from iceberg_export.typed.arrays import Arrow, arrow_type
+from iceberg_export.typed.avro_kernels import ReadOp
+from iceberg_export.typed.columns import ColumnType, ScalarType
+from iceberg_export.typed.shapes import Form, PrimitiveKind, Scalar
+
+Bytes = NDArray[np.uint8]
+Int64s = NDArray[np.int64]
+PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
+NO_NULL = -1
+NUMBER_MAX = 2**63 - 1
+_MICROSECONDS_PER_MILLISECOND = 1000
+
+_OF_KIND = {
+    PrimitiveKind.BOOLEAN: ReadOp.BOOLEAN,
+    PrimitiveKind.FLOAT: ReadOp.FLOAT,
+    PrimitiveKind.DOUBLE: ReadOp.DOUBLE,
+    PrimitiveKind.LONG: ReadOp.LONG,
+    PrimitiveKind.TIMESTAMP: ReadOp.LONG,
+    PrimitiveKind.TIMESTAMP_UTC: ReadOp.LONG,
+    PrimitiveKind.INT: ReadOp.INT,
+    PrimitiveKind.DATE: ReadOp.INT,
+    PrimitiveKind.STRING: ReadOp.BYTES,
+    PrimitiveKind.BINARY: ReadOp.BYTES,
+    PrimitiveKind.DECIMAL: ReadOp.DECIMAL,
+}
+
+
+def op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON of any shape
+    """The operation of a field, the bytes of a fixed or the count of symbols of an enum, and these symbols.
+
+    `kind`: its type in a parsed schema without logical types. None where the kernels cannot read it.
+    """
+    if not isinstance(shape, Scalar) or shape.kind not in _OF_KIND:
+        return None
+    if isinstance(kind, dict) and kind["type"] == "enum":
+        return ReadOp.ENUM, len(kind["symbols"]), tuple(kind["symbols"])
+    if isinstance(kind, dict) and kind["type"] == "fixed":
+        return (ReadOp.FIXED, kind["size"], ()) if shape.kind is PrimitiveKind.BINARY else None
+    primitive = kind["type"] if isinstance(kind, dict) else kind
+    if primitive not in PRIMITIVES:
+        return None  # the name of a type that is defined elsewhere in the schema
+    return _OF_KIND[shape.kind], 0, ()
+
+
+def greatest_number(shape: Scalar, kind: ColumnType) -> int:
+    """The greatest absolute number of the field that fits the column."""
+    if isinstance(kind, ScalarType) and shape.kind is PrimitiveKind.DECIMAL:
+        return int(min(NUMBER_MAX, 10**kind.precision - 1))
+    if shape.form is Form.MILLISECONDS:
+        return NUMBER_MAX // _MICROSECONDS_PER_MILLISECOND
+    return NUMBER_MAX
+
+
+def validity_of(nulls: NDArray[np.bool_]) -> Arrow:
+    """Arrow's bitmap of the values that are not null; None where all are."""
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little")) if bool(nulls.any()) else None
+
+
+def scalar_array(
+    shape: Scalar,
+    symbols: Sequence[str] | None,
+    kind: ColumnType,
+    data: Bytes,
+    numbers: Int64s,
+    lengths: NDArray[np.int32],
+    nulls: NDArray[np.bool_],
+) -> Arrow:
+    """The array of a field without nested values. `symbols`: those of an enum. A number of bytes is their position."""
+    count = len(numbers)
+    target = arrow_type(kind)
+    validity = validity_of(nulls)
+
+    def fixed_width(read_as: Arrow, values: NDArray[Any]) -> Arrow:
+        return pa.Array.from_buffers(read_as, count, [validity, pa.py_buffer(np.ascontiguousarray(values))])
+
+    match shape.kind:
+        case PrimitiveKind.BOOLEAN:
+            return fixed_width(target, np.packbits(numbers.astype(np.bool_), bitorder="little"))
+        case PrimitiveKind.INT | PrimitiveKind.DATE:
+            read_as = pa.int32() if shape.kind is PrimitiveKind.INT else target
+            return fixed_width(read_as, numbers.astype(np.int32)).cast(target)
+        case PrimitiveKind.FLOAT:
+            return fixed_width(pa.float32(), numbers.astype(np.uint32).view(np.float32)).cast(target)
+        case PrimitiveKind.TIMESTAMP | PrimitiveKind.TIMESTAMP_UTC if shape.form is Form.MILLISECONDS:
+            return fixed_width(target, numbers * _MICROSECONDS_PER_MILLISECOND)
+        case PrimitiveKind.DECIMAL:
+            return fixed_width(target, np.stack([numbers, numbers >> 63], axis=1))
+        case PrimitiveKind.STRING if symbols is not None:
+            return pa.array(symbols, type=pa.string()).take(fixed_width(pa.int64(), numbers))
+        case PrimitiveKind.STRING | PrimitiveKind.BINARY:
+            ends = np.zeros(count + 1, dtype=np.int32)
+            np.cumsum(lengths, out=ends[1:])
+            out = np.empty(int(ends[-1]), dtype=np.uint8)
+            gather(data, numbers, lengths, out, 0)
+            array = pa.Array.from_buffers(target, count, [validity, pa.py_buffer(ends), pa.py_buffer(out)])
+            if shape.kind is PrimitiveKind.STRING:
+                array.validate(full=True)  # a Parquet string must be UTF-8
+            return array
+        case _:
+            return fixed_width(target, numbers)
