@@ -10,7 +10,14 @@ from iceberg_export.typed.columns import decode, encode, every_column
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.union import merge_value
 from tests.support.lake.typed_records import NOTHING, avro_bytes, avro_reader, decoded, decoded_rows, framed
-from tests.support.strategies.avro_schemas import PIECES, SCALARS, flat_schemas, schemas
+from tests.support.strategies.avro_schemas import (
+    PIECES,
+    SCALARS,
+    flat_schemas,
+    nested_schemas,
+    nested_values,
+    schemas,
+)
 
 
 def values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401
@@ -91,8 +98,42 @@ def shown(array: Any) -> list[str]:  # noqa: ANN401
 def test_the_fast_way_gives_what_the_slow_one_does(
     schema: dict[str, Any], wider: dict[str, Any], rows: list[bytes]
 ) -> None:
+    assert avro_reader(schema).flat is not None
+    compare_ways(schema, wider, rows)
+
+
+@st.composite
+def nested_rows(draw: st.DrawFn) -> tuple[dict[str, Any], list[bytes]]:
+    """A schema, and records of it, of which some are damaged."""
+    schema = draw(nested_schemas())
+    whole = st.builds(lambda value: avro_bytes(schema, value), nested_values(schema, {}))
+    rows: list[bytes] = []
+    for row in draw(st.lists(whole, max_size=6)):
+        match draw(st.sampled_from(("whole", "whole", "cut", "longer", "changed"))):
+            case "cut":
+                rows.append(row[: draw(st.integers(0, len(row)))])
+            case "longer":
+                rows.append(row + draw(PIECES))
+            case "changed" if row:
+                place = draw(st.integers(0, len(row) - 1))
+                rows.append(row[:place] + draw(st.binary(min_size=1, max_size=1)) + row[place + 1 :])
+            case _:
+                rows.append(row)
+    return schema, rows
+
+
+@given(made=nested_rows(), wider=nested_schemas())
+def test_the_fast_way_gives_what_the_slow_one_does_of_nested_records(
+    made: tuple[dict[str, Any], list[bytes]], wider: dict[str, Any]
+) -> None:
+    schema, rows = made
+    assert avro_reader(schema).fast is not None
+    compare_ways(schema, wider, rows)
+
+
+def compare_ways(schema: dict[str, Any], wider: dict[str, Any], rows: list[bytes]) -> None:
+    """Read records, in columns that another schema has made before, with the kernel and without it."""
     fast, slow = avro_reader(schema), avro_reader(schema)
-    assert fast.flat is not None
     slow.fast = None
     columns = merge_value(merge_value(NOTHING, avro_reader(wider).shape), fast.shape).value
     sent = [framed(1, each) for each in rows]

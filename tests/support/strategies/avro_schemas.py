@@ -66,6 +66,74 @@ def flat_schemas(draw: st.DrawFn) -> dict[str, Any]:
     return record("R", *fields)
 
 
+@st.composite
+def nested_schemas(draw: st.DrawFn) -> dict[str, Any]:
+    """Records with records, arrays and maps in them, which the kernel for nested ones reads; types are used again."""
+    defined: list[str] = []
+
+    def named(**kind: Any) -> dict[str, Any]:  # noqa: ANN401
+        defined.append(f"N{len(defined)}")
+        return {**kind, "name": defined[-1]}
+
+    def drawn(depth: int) -> Any:  # noqa: ANN401
+        inner = ("array", "map", "record", "again") if depth else ("again",)
+        match draw(st.sampled_from((*sorted(SCALARS), "enum", "fixed", "time", "decimal", *inner, *inner))):
+            case "enum":
+                kind: Any = named(type="enum", symbols=["A", "B", "C"])
+            case "fixed":
+                kind = named(type="fixed", size=draw(st.integers(1, 3)))
+            case "time":
+                kind = {"type": "long", "logicalType": "timestamp-millis"}
+            case "decimal":
+                kind = {"type": "bytes", "logicalType": "decimal", "precision": draw(st.integers(1, 38)), "scale": 1}
+            case "array":
+                kind = {"type": "array", "items": drawn(depth - 1)}
+            case "map":
+                kind = {"type": "map", "values": drawn(depth - 1)}
+            case "record":
+                kind = a_record(depth - 1)
+            case "again":
+                kind = draw(st.sampled_from(defined)) if defined else "long"
+            case scalar:
+                kind = scalar
+        return draw(st.sampled_from([kind, ["null", kind], [kind, "null"]]))
+
+    def a_record(depth: int) -> dict[str, Any]:
+        fields = [{"name": f"f{place}", "type": drawn(depth)} for place in range(draw(st.integers(1, 3)))]
+        # Named once its fields are: a type that contains itself becomes JSON.
+        return named(type="record", fields=fields)
+
+    return a_record(2)
+
+
+def nested_values(kind: Any, defined: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: ANN401
+    """Values of a type of `nested_schemas`. `defined`: collects the named types, in the order of the schema."""
+    match kind:
+        case str() if kind in SCALARS:
+            return SCALARS[kind]
+        case str():
+            return nested_values(defined[kind], defined)
+        case list():
+            (other,) = (each for each in kind if each != "null")
+            return st.none() | nested_values(other, defined)
+        case {"type": "array", "items": items}:
+            return st.lists(nested_values(items, defined), max_size=3)
+        case {"type": "map", "values": inner}:
+            return st.dictionaries(st.text(max_size=2), nested_values(inner, defined), max_size=3)
+        case {"type": "record", "fields": fields, "name": name}:
+            made = st.fixed_dictionaries({each["name"]: nested_values(each["type"], defined) for each in fields})
+        case {"type": "enum", "symbols": symbols, "name": name}:
+            made = st.sampled_from(symbols)
+        case {"type": "fixed", "size": size, "name": name}:
+            made = st.binary(min_size=size, max_size=size)
+        case {"logicalType": "decimal"}:
+            return st.binary(max_size=17)
+        case _:
+            return SCALARS[kind["type"]]
+    defined[name] = kind
+    return made
+
+
 PIECES = st.one_of(
     st.sampled_from(
         [b"\0", b"\1", b"\2", b"\4", b"\x02a", b"\x04\xc3\xb6", b"\x02\xff", b"\xff" * 9 + b"\1", b"\x80" * 10]
