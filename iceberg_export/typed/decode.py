@@ -141,8 +141,16 @@ def _of_schema(
         error_text = "it does not begin with a byte 0 and the id of a schema"
         return [(rows, _undecoded(columns, len(rows), error_text))]
     if schema_id not in readers.with_indexes:
-        return _of_writer(WriterSchema(schema_id=schema_id), rows, ends, data, columns, readers)
-    text = data.tobytes()
+        return _of_writer(WriterSchema(schema_id=schema_id), rows, FRAME_BYTES, ends, data, columns, readers)
+    # A byte 0 means the first message, which is nearly always the case.
+    starts = ends[rows] + FRAME_BYTES
+    is_usual = (starts < ends[rows + 1]) & (data[np.minimum(starts, len(data) - 1)] == 0)
+    first_message = WriterSchema(schema_id=schema_id, indexes=(0,))
+    usual: list[tuple[NDArray[np.int64], DecodedColumns]] = []
+    if bool(is_usual.any()):
+        usual = _of_writer(first_message, rows[is_usual], FRAME_BYTES + 1, ends, data, columns, readers)
+        rows = rows[~is_usual]
+    text = data.tobytes() if len(rows) else b""
     bounds = zip(ends[rows].tolist(), ends[rows + 1].tolist(), strict=True)
     grouped: dict[tuple[int, ...] | str, tuple[list[int], list[bytes]]] = {}
     for row, (first, end) in zip(rows.tolist(), bounds, strict=True):
@@ -155,7 +163,7 @@ def _of_schema(
         places, payloads = grouped.setdefault(indexes, ([], []))
         places.append(row)
         payloads.append(value[position:])
-    return [
+    others = [
         (
             np.array(places, dtype=np.int64),
             _undecoded(columns, len(places), indexes)
@@ -164,29 +172,31 @@ def _of_schema(
         )
         for indexes, (places, payloads) in grouped.items()
     ]
+    return [*usual, *others]
 
 
 def _of_writer(
     writer: WriterSchema,
     rows: NDArray[np.int64],
+    frame_bytes: int,
     ends: NDArray[np.int64],
     data: NDArray[np.uint8],
     columns: Sequence[Column],
     readers: ValueReaders,
 ) -> list[tuple[NDArray[np.int64], DecodedColumns]]:
-    """The decoded rows of a schema without message indexes: those of the fast reader, and the others."""
+    """The decoded rows of a schema, or of one of its messages: those of the fast reader, and the others."""
     parts: list[tuple[NDArray[np.int64], DecodedColumns]] = []
     reader = readers.by_writer.get(writer)
     if reader is not None and not isinstance(reader, str) and reader.fast is not None:
         with suppress(Exception):  # a value that does not fit its column: the slow reader finds it
-            arrays, good = reader.fast.read(data, ends[rows] + FRAME_BYTES, ends[rows + 1], columns)
+            arrays, good = reader.fast.read(data, ends[rows] + frame_bytes, ends[rows + 1], columns)
             parts.append((rows[good], DecodedColumns(arrays=arrays, errors=[None] * len(good))))
             rows = np.delete(rows, good)
         if not len(rows):
             return parts
     text = data.tobytes()
     bounds = zip(ends[rows].tolist(), ends[rows + 1].tolist(), strict=True)
-    payloads = [text[first + FRAME_BYTES : end] for first, end in bounds]
+    payloads = [text[first + frame_bytes : end] for first, end in bounds]
     return [*parts, (rows, _read(writer, payloads, columns, readers))]
 
 

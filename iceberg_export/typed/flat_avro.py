@@ -15,11 +15,27 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
-from iceberg_export.typed.avro_arrays import NO_NULL, Bytes, Int64s, greatest_number, op_of, scalar_array
 from iceberg_export.typed.avro_kernels import ReadOp, read_rows
 from iceberg_export.typed.columns import Column
-from iceberg_export.typed.shapes import Scalar, Struct
+from iceberg_export.typed.kernel_arrays import Bytes, Int64s, greatest_number, scalar_array
+from iceberg_export.typed.shapes import PrimitiveKind, Scalar, Struct
 from iceberg_export.typed.union import match_fields
+
+PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
+NO_NULL = -1
+_OF_KIND = {
+    PrimitiveKind.BOOLEAN: ReadOp.BOOLEAN,
+    PrimitiveKind.FLOAT: ReadOp.FLOAT,
+    PrimitiveKind.DOUBLE: ReadOp.DOUBLE,
+    PrimitiveKind.LONG: ReadOp.LONG,
+    PrimitiveKind.TIMESTAMP: ReadOp.LONG,
+    PrimitiveKind.TIMESTAMP_UTC: ReadOp.LONG,
+    PrimitiveKind.INT: ReadOp.INT,
+    PrimitiveKind.DATE: ReadOp.INT,
+    PrimitiveKind.STRING: ReadOp.BYTES,
+    PrimitiveKind.BINARY: ReadOp.BYTES,
+    PrimitiveKind.DECIMAL: ReadOp.DECIMAL,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +109,20 @@ def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
             symbols[place] = names
         program.append((op, null, size))
     return FlatAvro(shape=shape, program=np.array(program, dtype=np.int64), symbols=symbols)
+
+
+def op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON of any shape
+    """The operation of a field, the bytes of a fixed or the count of symbols of an enum, and these symbols.
+
+    `kind`: its type in a parsed schema without logical types. None where the kernels cannot read it.
+    """
+    if not isinstance(shape, Scalar) or shape.kind not in _OF_KIND:
+        return None
+    if isinstance(kind, dict) and kind["type"] == "enum":
+        return ReadOp.ENUM, len(kind["symbols"]), tuple(kind["symbols"])
+    if isinstance(kind, dict) and kind["type"] == "fixed":
+        return (ReadOp.FIXED, kind["size"], ()) if shape.kind is PrimitiveKind.BINARY else None
+    primitive = kind["type"] if isinstance(kind, dict) else kind
+    if primitive not in PRIMITIVES:
+        return None  # the name of a type that is defined elsewhere in the schema
+    return _OF_KIND[shape.kind], 0, ()

@@ -13,6 +13,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from iceberg_export.typed.flat_protobuf import flat_message
 from iceberg_export.typed.shapes import (
     Field,
     Form,
@@ -102,13 +103,14 @@ class ProtobufFiles:
 class ProtobufReader:
     """Reads records that are messages of one type. Implements `decode.ValueReader`."""
 
-    fast = flat = None
+    flat = None
 
     def __init__(self, pool: DescriptorPool, name: str) -> None:
         try:
             descriptor = pool.FindMessageTypeByName(name)
             self._new = GetMessageClass(descriptor)
             self.shape = flattened(_message_shape(descriptor, (), ShapeBudget()))
+            self.fast = flat_message(descriptor, self.shape)
         except (TypeError, KeyError, RecursionError) as error:
             raise SchemaUnusable(f"the Protobuf message {name} cannot be used: {error}") from error
 

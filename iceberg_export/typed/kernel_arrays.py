@@ -1,4 +1,4 @@
-"""Converts what kernels read of an Avro field to an Arrow array: `arrays` for numbers and positions."""
+"""Converts what kernels read of a field to an Arrow array: `arrays` for numbers, and for positions of bytes."""
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
@@ -11,47 +11,13 @@ from numpy.typing import NDArray
 
 from iceberg_export.rows.gather import gather
 from iceberg_export.typed.arrays import Arrow, arrow_type
-from iceberg_export.typed.avro_kernels import ReadOp
 from iceberg_export.typed.columns import ColumnType, ScalarType
 from iceberg_export.typed.shapes import Form, PrimitiveKind, Scalar
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
-NO_NULL = -1
 NUMBER_MAX = 2**63 - 1
 _MICROSECONDS_PER_MILLISECOND = 1000
-
-_OF_KIND = {
-    PrimitiveKind.BOOLEAN: ReadOp.BOOLEAN,
-    PrimitiveKind.FLOAT: ReadOp.FLOAT,
-    PrimitiveKind.DOUBLE: ReadOp.DOUBLE,
-    PrimitiveKind.LONG: ReadOp.LONG,
-    PrimitiveKind.TIMESTAMP: ReadOp.LONG,
-    PrimitiveKind.TIMESTAMP_UTC: ReadOp.LONG,
-    PrimitiveKind.INT: ReadOp.INT,
-    PrimitiveKind.DATE: ReadOp.INT,
-    PrimitiveKind.STRING: ReadOp.BYTES,
-    PrimitiveKind.BINARY: ReadOp.BYTES,
-    PrimitiveKind.DECIMAL: ReadOp.DECIMAL,
-}
-
-
-def op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON of any shape
-    """The operation of a field, the bytes of a fixed or the count of symbols of an enum, and these symbols.
-
-    `kind`: its type in a parsed schema without logical types. None where the kernels cannot read it.
-    """
-    if not isinstance(shape, Scalar) or shape.kind not in _OF_KIND:
-        return None
-    if isinstance(kind, dict) and kind["type"] == "enum":
-        return ReadOp.ENUM, len(kind["symbols"]), tuple(kind["symbols"])
-    if isinstance(kind, dict) and kind["type"] == "fixed":
-        return (ReadOp.FIXED, kind["size"], ()) if shape.kind is PrimitiveKind.BINARY else None
-    primitive = kind["type"] if isinstance(kind, dict) else kind
-    if primitive not in PRIMITIVES:
-        return None  # the name of a type that is defined elsewhere in the schema
-    return _OF_KIND[shape.kind], 0, ()
 
 
 def greatest_number(shape: Scalar, kind: ColumnType) -> int:
