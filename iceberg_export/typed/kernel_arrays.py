@@ -18,6 +18,13 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 NUMBER_MAX = 2**63 - 1
 _MICROSECONDS_PER_MILLISECOND = 1000
+_UUID_BYTES, _UUID_CHARACTERS = 16, 36
+_UUID_DASHES = (8, 13, 18, 23)
+_NO_DIGIT = 0xFF
+_DIGITS = np.full(256, _NO_DIGIT, dtype=np.uint8)
+"""The value of each hexadecimal digit, by its ASCII code."""
+for _texts in (b"0123456789abcdef", b"0123456789ABCDEF"):
+    _DIGITS[list(_texts)] = range(16)
 
 
 def greatest_number(shape: Scalar, kind: ColumnType) -> int:
@@ -65,6 +72,16 @@ def scalar_array(
             return fixed_width(target, np.stack([numbers, numbers >> 63], axis=1))
         case PrimitiveKind.STRING if symbols is not None:
             return pa.array(symbols, type=pa.string()).take(fixed_width(pa.int64(), numbers))
+        case PrimitiveKind.UUID:
+            width = _UUID_CHARACTERS if shape.form is Form.TEXT else _UUID_BYTES
+            if bool(np.any(lengths[~nulls] != width)):
+                raise ValueError("a UUID has another length")
+            out = np.empty(int(lengths.sum(dtype=np.int64)), dtype=np.uint8)
+            gather(data, numbers, lengths, out, 0)
+            storage = np.zeros((count, _UUID_BYTES), dtype=np.uint8)
+            rows = out.reshape(-1, width)
+            storage[~nulls] = _uuids(rows) if shape.form is Form.TEXT else rows
+            return pa.ExtensionArray.from_storage(target, fixed_width(pa.binary(_UUID_BYTES), storage))
         case PrimitiveKind.STRING | PrimitiveKind.BINARY:
             ends = np.zeros(count + 1, dtype=np.int32)
             np.cumsum(lengths, out=ends[1:])
@@ -76,3 +93,13 @@ def scalar_array(
             return array
         case _:
             return fixed_width(target, numbers)
+
+
+def _uuids(texts: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The bytes of UUIDs from their texts, a row for each. Raises `ValueError` where one has another form."""
+    if bool(np.any(texts[:, _UUID_DASHES] != ord("-"))):
+        raise ValueError("a UUID has no dashes at their places")
+    digits = _DIGITS[np.delete(texts, _UUID_DASHES, axis=1)]
+    if bool(np.any(digits == _NO_DIGIT)):
+        raise ValueError("a UUID has other characters than hexadecimal digits")
+    return (digits[:, ::2] << 4) | digits[:, 1::2]

@@ -201,7 +201,7 @@ class _Nodes:
         op: int
         match shape:
             case Scalar():
-                field_op = op_of(shape, kind)
+                field_op = _uuid_op(shape, kind) or op_of(shape, kind)
                 if field_op is None:
                     return False
                 op, size, names = field_op
@@ -235,6 +235,13 @@ class _Nodes:
                 kind = kind["type"]
             else:
                 return kind
+
+
+def _uuid_op(shape: Scalar, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON
+    """The operation of a UUID. Flat records have none: what a file leaves out has no UUIDs (`left_out`)."""
+    if shape.kind is not PrimitiveKind.UUID:
+        return None
+    return (ReadOp.FIXED, kind["size"], ()) if _is(kind, "fixed") else (ReadOp.BYTES, 0, ())
 
 
 def _is(kind: Any, *names: str) -> bool:  # noqa: ANN401 - JSON of any shape

@@ -66,6 +66,12 @@ def flat_schemas(draw: st.DrawFn) -> dict[str, Any]:
     return record("R", *fields)
 
 
+LOGICAL = st.one_of(
+    st.sampled_from([{"type": "long", "logicalType": "timestamp-millis"}, {"type": "string", "logicalType": "uuid"}]),
+    st.integers(1, 38).map(lambda digits: {"type": "bytes", "logicalType": "decimal", "precision": digits, "scale": 1}),
+)
+
+
 @st.composite
 def nested_schemas(draw: st.DrawFn) -> dict[str, Any]:
     """Records with records, arrays and maps in them, which the kernel for nested ones reads; types are used again."""
@@ -77,15 +83,13 @@ def nested_schemas(draw: st.DrawFn) -> dict[str, Any]:
 
     def drawn(depth: int) -> Any:  # noqa: ANN401
         inner = ("array", "map", "record", "again") if depth else ("again",)
-        match draw(st.sampled_from((*sorted(SCALARS), "enum", "fixed", "time", "decimal", *inner, *inner))):
+        match draw(st.sampled_from((*sorted(SCALARS), "enum", "fixed", "logical", *inner, *inner))):
             case "enum":
                 kind: Any = named(type="enum", symbols=["A", "B", "C"])
             case "fixed":
                 kind = named(type="fixed", size=draw(st.integers(1, 3)))
-            case "time":
-                kind = {"type": "long", "logicalType": "timestamp-millis"}
-            case "decimal":
-                kind = {"type": "bytes", "logicalType": "decimal", "precision": draw(st.integers(1, 38)), "scale": 1}
+            case "logical":
+                kind = draw(LOGICAL)
             case "array":
                 kind = {"type": "array", "items": drawn(depth - 1)}
             case "map":
@@ -128,6 +132,8 @@ def nested_values(kind: Any, defined: dict[str, Any]) -> st.SearchStrategy[Any]:
             made = st.binary(min_size=size, max_size=size)
         case {"logicalType": "decimal"}:
             return st.binary(max_size=17)
+        case {"logicalType": "uuid"}:
+            return st.uuids().map(str) | SCALARS["string"]
         case _:
             return SCALARS[kind["type"]]
     defined[name] = kind
