@@ -28,7 +28,7 @@ def read(text: str, rows: list[bytes]) -> tuple[list[dict[str, Any]], list[int]]
     arrays, good = reader.fast.read(data, ends[:-1].copy(), ends[1:].copy(), columns)
     for array in arrays:
         array.validate(full=True)
-    names = [column.name for column in columns]
+    names = [column.name.removeprefix("value_") for column in columns]
     found = zip(*(array.to_pylist() for array in arrays), strict=True)
     return [dict(zip(names, row, strict=True)) for row in found], good.tolist()
 
