@@ -690,7 +690,9 @@ ARCHIVE_EARLY_SHARE = 1 / 3
 ARCHIVE_EARLY_SAVED_MS_MAX = 1_000
 """So much of their time is saved up while there are none."""
 ARCHIVE_CHECK_INTERVAL_S = 1.0
-"""How often an agent looks for topics that are due."""
+"""How often an agent looks for topics that are due, at most."""
+ARCHIVE_CHECK_PARTITIONS_PER_S = 20_000
+"""Partitions that it looks at for that in a second, 0.5 to 5 us each: with more of them it looks less often."""
 ARCHIVE_RETRY_SECONDS = 0.2
 """Before a pass is planned again."""
 TOPIC_PAUSE_SECONDS_FIRST = 2.0

@@ -23,6 +23,7 @@ from agent.ledger.entry_objects import EntryObjects
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from agent.runtime.unpacking import UNPACKING
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Done, ReplaceChunks
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.rendezvous import owner_of
@@ -36,12 +37,17 @@ from iceberg_export.archive.archive_pass import (
     unreadable_chunks,
 )
 from iceberg_export.archive.plan import ArchivePass, ArchivePolicy, ArchiveSchedule
-from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, next_pass
+from iceberg_export.archive.topic_intake import intake_end, intake_first, next_pass, partition_intake_bytes
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable
-from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
+from protocol.limits import (
+    ARCHIVE_CHECK_INTERVAL_S,
+    ARCHIVE_CHECK_PARTITIONS_PER_S,
+    ARCHIVE_PASS_ATTEMPTS_MAX,
+    ARCHIVE_RETRY_SECONDS,
+)
 from protocol.types import NO_TIMESTAMP, Milliseconds, PartitionIndex, TopicId
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 
@@ -100,15 +106,16 @@ class Archiver:
 
     @property
     def job(self) -> PeriodicJob:
-        return PeriodicJob(
-            name="archiver", interval_s=ARCHIVE_CHECK_INTERVAL_S, run_once=self._archive_due, is_first_at_once=True
-        )
+        return PeriodicJob(name="archiver", interval_s=self._pause_s, run_once=self._archive_due, is_first_at_once=True)
+
+    def _pause_s(self) -> float:
+        partition_count = sum(len(topic.partitions) for topic in self._ledger.state.topics.values())
+        return max(ARCHIVE_CHECK_INTERVAL_S, partition_count / ARCHIVE_CHECK_PARTITIONS_PER_S)
 
     async def _archive_due(self) -> None:
         """Archive topics by age and size, then hot ones early."""
-        state = self._ledger.state
         self._damaged.end_pauses()
-        intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
+        intake = await self._intake()
         for topic_id in self._schedule.topics_due(intake, self._now_ms()):
             await self._archive_in_background(topic_id)
         for topic_id in self._schedule.topics_early(self._now_ms()):
@@ -118,6 +125,20 @@ class Archiver:
             await self._archive_in_background(topic_id)
             self._schedule.spend_early_time((self._clock.monotonic_s() - began_s) * 1000)
         self._work.forget_others(self._ledger.state.topics)
+
+    async def _intake(self) -> list[tuple[TopicId, int]]:
+        """Every topic, with the bytes that could be archived; other tasks run between some partitions and the next."""
+        pacer = CooperativeYield(self._clock)
+        intake: list[tuple[TopicId, int]] = []
+        for topic_id, topic in list(self._ledger.state.topics.items()):
+            waiting = self._damaged.waiting(topic_id)
+            byte_count = 0
+            for number, partition in enumerate(topic.partitions):
+                byte_count += partition_intake_bytes(partition, waiting.get(PartitionIndex(number)))
+                if pacer.is_turn_over():
+                    await pacer.turn()
+            intake.append((topic_id, byte_count))
+        return intake
 
     async def _archive_in_background(self, topic_id: TopicId) -> None:
         topic = self._ledger.state.topics.get(topic_id)

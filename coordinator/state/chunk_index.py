@@ -280,8 +280,9 @@ class ChunkIndex:
 
     @property
     def intake_bytes(self) -> int:
-        """Bytes of the chunks that are not archived."""
-        return self.intake_bytes_before(len(self))
+        """Bytes of the chunks that are not archived: all or some of the last ones."""
+        rows = len(self)
+        return self.intake_bytes_before(rows) if rows and self._is_intake(rows - 1) else 0
 
     def intake_bytes_before(self, row_end: int) -> int:
         """The same of the rows before `row_end`."""

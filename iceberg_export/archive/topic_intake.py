@@ -128,11 +128,16 @@ def intake_bytes(
     if topic is None:
         return 0
     return sum(
-        partition.index.intake_bytes
-        if partition.transactions is None and PartitionIndex(number) not in waiting
-        else partition.index.intake_bytes_before(_row_end(partition, waiting.get(PartitionIndex(number))))
+        partition_intake_bytes(partition, waiting.get(PartitionIndex(number)))
         for number, partition in enumerate(topic.partitions)
     )
+
+
+def partition_intake_bytes(partition: PartitionState, waits_from: Offset | None = None) -> int:
+    """The same of one partition. `waits_from`: the first offset that must not be archived yet."""
+    if partition.transactions is None and waits_from is None:
+        return partition.index.intake_bytes
+    return partition.index.intake_bytes_before(_row_end(partition, waits_from))
 
 
 def intake_first(state: ClusterState, topic_id: TopicId) -> list[Offset]:

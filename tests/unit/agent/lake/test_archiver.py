@@ -12,7 +12,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
 from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.tables.manifest_changes import FilesNotInTable
-from protocol.limits import ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
+from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import TopicId
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing, ObjectStore, StoreUnavailable
@@ -53,6 +53,16 @@ async def test_a_topic_without_anything_new_makes_no_file() -> None:
         await produce(parts, store, 0)
         assert len((await archiving.archive_topic(TOPIC)).object_keys) == 1
         assert (await archiving.archive_topic(TOPIC)).object_keys == ()
+
+
+async def test_among_very_many_partitions_it_looks_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.lake.archiver.ARCHIVE_CHECK_PARTITIONS_PER_S", 0.5)
+    async with running_parts() as parts:
+        pause_s = archiver(parts, MemoryStore()).job.interval_s
+        assert callable(pause_s)
+        assert pause_s() == ARCHIVE_CHECK_INTERVAL_S
+        await parts.ledger.propose(create())
+        assert pause_s() == 2 * len(parts.ledger.state.topics[TOPIC].partitions)
 
 
 class ForgetfulStore(MemoryStore):
