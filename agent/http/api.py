@@ -73,6 +73,7 @@ from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
 from agent.lake.topic_work import REMEDY_TABLE, remedy_of
 from agent.runtime.metrics import EXPOSITION_TYPE
+from agent.runtime.yielding import CooperativeYield
 from agent.security.http_identity import HttpIdentities
 from agent.views.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.views.state import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
@@ -193,7 +194,8 @@ class _HttpApi:
     async def topics(self, request: Request) -> Response:
         await self._ledger.barrier()
         names = await described(request, self._ledger.state.topic_ids)
-        return JSONResponse({"topics": topic_rows(self._ledger.state, names)})
+        turns = CooperativeYield(self._services.clock)
+        return JSONResponse({"topics": await topic_rows(self._ledger.state, turns, names)})
 
     async def topic(self, request: Request) -> Response:
         await self._ledger.barrier()

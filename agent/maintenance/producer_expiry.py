@@ -8,9 +8,11 @@ import logging
 from collections.abc import Callable
 
 from agent.ledger.ledger_client import LedgerClient
+from agent.runtime.clock import Clock
 from agent.runtime.periodic_job import PeriodicJob
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import ExpireProducers
-from coordinator.state.state import ClusterState, PartitionState
+from coordinator.state.state import PartitionState
 from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S
 from protocol.types import Milliseconds
 from txn.producer_state import any_idle
@@ -25,10 +27,12 @@ class ProducerExpiry:
         self,
         *,
         ledger: LedgerClient,
+        clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         expiration_ms: Callable[[], int],
     ) -> None:
         self._ledger = ledger
+        self._clock = clock
         self._proposed_time = proposed_time
         self._expiration_ms = expiration_ms
 
@@ -47,16 +51,21 @@ class ProducerExpiry:
         if now_ms is None:  # no checked clock: nothing expires (safety rule S2)
             return False
         cutoff_ms = Milliseconds(now_ms - self._expiration_ms())
-        if not has_idle_producers(self._ledger.state, cutoff_ms):  # no entry for nothing
+        if not await self._has_idle(cutoff_ms):  # no entry for nothing
             return False
         await self._ledger.propose(ExpireProducers(cutoff_ms=cutoff_ms))
         log.info("expired the state of idle producers", extra={"idle_since_before_ms": cutoff_ms})
         return True
 
-
-def has_idle_producers(state: ClusterState, cutoff_ms: Milliseconds) -> bool:
-    """Whether any partition has the state of a producer that was last active before `cutoff_ms`."""
-    return any(_has_idle(partition, cutoff_ms) for topic in state.topics.values() for partition in topic.partitions)
+    async def _has_idle(self, cutoff_ms: Milliseconds) -> bool:
+        """Whether any partition has the state of a producer that was last active before `cutoff_ms`."""
+        turns = CooperativeYield(self._clock)
+        for topic in list(self._ledger.state.topics.values()):
+            for partition in topic.partitions:
+                if _has_idle(partition, cutoff_ms):
+                    return True
+                await turns.step()
+        return False
 
 
 def _has_idle(partition: PartitionState, cutoff_ms: Milliseconds) -> bool:

@@ -53,6 +53,7 @@ class MaintenanceRoles:
         self._reaper = SessionReaper(ledger=context.ledger, clock=context.clock)
         self._producers = ProducerExpiry(
             ledger=context.ledger,
+            clock=context.clock,
             proposed_time=context.proposed_time,
             expiration_ms=lambda: int(broker_value(context.broker_configs, "producer.id.expiration.ms")),
         )

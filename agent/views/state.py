@@ -7,6 +7,7 @@ them (`--json`).
 from collections.abc import Collection, Iterator
 
 from agent.runtime.ids import uuid_text
+from agent.runtime.yielding import CooperativeYield
 from agent.views.transactions import transaction_statistics
 from coordinator.configs.config_entries import Layers, topic_entry
 from coordinator.configs.topic_configs import TOPIC_CONFIGS
@@ -30,13 +31,15 @@ def topic_row(topic: TopicState) -> View:
     }
 
 
-def topic_rows(state: ClusterState, names: Collection[str] | None = None) -> list[View]:
-    """Topics by name: all, or those of `names` that exist."""
-    return [
-        topic_row(topic)
-        for topic in sorted(state.topics.values(), key=lambda topic: topic.name)
-        if names is None or topic.name in names
-    ]
+async def topic_rows(state: ClusterState, turns: CooperativeYield, names: Collection[str] | None = None) -> list[View]:
+    """Topics by name: all, or those of `names` that exist. `turns` is stepped for each partition."""
+    rows: list[View] = []
+    for topic in sorted(state.topics.values(), key=lambda topic: topic.name):
+        if names is None or topic.name in names:
+            rows.append(topic_row(topic))
+            for _ in topic.partitions:
+                await turns.step()
+    return rows
 
 
 def topic_details(topic: TopicState, layers: Layers | None) -> View:

@@ -10,6 +10,7 @@ from tests.support.commands.transaction_commands import begin, transactional
 def expiry(parts: Parts) -> ProducerExpiry:
     return ProducerExpiry(
         ledger=parts.ledger,
+        clock=parts.clock,
         proposed_time=parts.proposed_time,
         expiration_ms=lambda: DAY_MS,
     )

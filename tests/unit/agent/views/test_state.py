@@ -1,5 +1,7 @@
 """What people and programs are shown of the state."""
 
+from agent.runtime.clock import SystemClock
+from agent.runtime.yielding import CooperativeYield
 from agent.views.state import (
     chunk_rows,
     object_rows,
@@ -14,8 +16,8 @@ from protocol.types import Milliseconds, ProducerEpoch, ProducerId
 from tests.support.agent.small_agent import INTAKE_KEY, PARQUET_KEY, TOPIC_ID, made_state, rows_of
 
 
-def test_a_topic_is_counted_over_its_partitions() -> None:
-    assert topic_rows(made_state()) == [
+async def test_a_topic_is_counted_over_its_partitions() -> None:
+    assert await topic_rows(made_state(), CooperativeYield(SystemClock())) == [
         {
             "name": "orders",
             "id": "AAAAAAAAAAAAAAAAAAAABw",
