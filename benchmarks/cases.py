@@ -96,6 +96,8 @@ class Case:
     rate: int = -1
     agents: int = 0
     """Of a cluster; 0 where there is none."""
+    clients: int = 1
+    """Of a cluster's rows: producers at the same time."""
     flush_interval_ms: int = 0
     """Of a cluster's agents; 0: at once while nothing is on its way."""
     workload: str = ""
@@ -132,7 +134,8 @@ class Case:
             case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
                 rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
                 flush = f"{self.flush_interval_ms} ms" if self.flush_interval_ms else "express"
-                return f"{self.kind.value} agents {self.agents}{rate} flush {flush}"
+                clients = f" clients {self.clients} {batch}" if self.clients > 1 else ""
+                return f"{self.kind.value} agents {self.agents}{clients}{rate} flush {flush}"
             case Kind.CLUSTER_RELAY:
                 return f"cluster-relay agents {self.agents}"
             case Kind.TRANSACTIONS:
@@ -205,7 +208,7 @@ def _produce() -> Iterator[Case]:
 
 
 def _cluster() -> Iterator[Case]:
-    """One client, whose partitions are spread over the agents."""
+    """One client, whose partitions are spread over the agents; and eight, which no wait for an answer holds back."""
     bulk = Case(
         kind=Kind.CLUSTER_PRODUCE,
         value_bytes=1000,
@@ -216,6 +219,10 @@ def _cluster() -> Iterator[Case]:
     )
     for agents in (1, 3):
         yield replace(bulk, agents=agents, flush_interval_ms=250)
+    for batch_bytes in (16 * KIB, MIB):
+        for agents in (1, 3):
+            together = replace(bulk, agents=agents, clients=8, batch_bytes=batch_bytes, flush_interval_ms=250)
+            yield replace(together, is_in_quick=agents == 1 and batch_bytes == MIB)
     for agents in (1, 3):
         for flush_interval_ms in (50, 250, 1000):
             yield replace(bulk, kind=Kind.CLUSTER_COST, agents=agents, flush_interval_ms=flush_interval_ms, rate=20_000)

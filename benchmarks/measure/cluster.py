@@ -66,9 +66,8 @@ def _produce(bench: Bench, cluster: RunningCluster, case: Case, *, is_read: bool
     records = bench.scale.records(case, case.peers[0])
     with cluster.topic(case.partitions) as topic:
         before, cpu_before, began = cluster.scrape(), cluster.cpu_seconds(), time.monotonic()
-        figures = bench.tools.produce(
-            cluster.bootstrap, topic, case, records=records, warm_up_records=records // WARM_UP_SHARE
-        )
+        send = bench.tools.produce if case.clients == 1 else bench.tools.produce_together
+        figures = send(cluster.bootstrap, topic, case, records=records, warm_up_records=records // WARM_UP_SHARE)
         cpu = cluster.cpu_seconds() - cpu_before
         if is_read:
             bench.tools.consume(cluster.bootstrap, [(topic, records)], cluster.cpu_seconds)

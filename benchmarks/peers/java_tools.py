@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.cases import Case
-from benchmarks.peers.tool_output import read_consumed, read_end_to_end, read_produced, read_steady
+from benchmarks.peers.tool_output import read_consumed, read_end_to_end, read_produced, read_steady, read_together
 from tests.support.processes import Process
 from tools import jars, java_runtime
 from tools.steps import SetupFailed
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 TOOL_SECONDS_MAX = 150.0
 PAYLOAD_BYTES = 8_000_000
 """Values to choose from: more than any codec looks back for."""
-CONSUMER, COMMITTER, WORKLOAD = "ConsumeAssigned", "CommitTransactions", "SteadyWorkload"
+CONSUMER, COMMITTER, WORKLOAD, TOGETHER = "ConsumeAssigned", "CommitTransactions", "SteadyWorkload", "ProduceTogether"
 NO_CONFIGS: Mapping[str, str] = {}
 PRODUCER_MEMORY_DEFAULT = 32 << 20
 HEAP_OPTIONS = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC")
@@ -55,7 +55,7 @@ class JavaTools:
         (ecj,) = compiler.glob("ecj-*.jar")
         libraries = os.pathsep.join(map(str, sorted(kafka_jars.glob("*.jar"))))
         options = ["-17", "-proc:none", "-nowarn", "-cp", libraries, "-d", str(folder)]
-        sources = [HERE / f"{name}.java" for name in (CONSUMER, COMMITTER, WORKLOAD)]
+        sources = [HERE / f"{name}.java" for name in (CONSUMER, COMMITTER, WORKLOAD, TOGETHER)]
         tools._finish([tools.java, "-jar", ecj, *options, *sources])
         for value_bytes in (100, 1000, 1024):
             tools.payload_file(value_bytes).write_text("\n".join(make_values(value_bytes)) + "\n", encoding="utf-8")
@@ -81,16 +81,8 @@ class JavaTools:
     ) -> dict[str, float]:
         """ProducerPerformance: `records` in all, the first `warm_up_records` of them not counted in its figures; in
         transactions of that length, where it is not 0."""
-        properties = {
-            "acks": "all",
-            "compression.type": case.compression,
-            "batch.size": case.batch_bytes,
-            "linger.ms": case.linger_ms,
-            "max.request.size": case.request_bytes,
-            "buffer.memory": max(PRODUCER_MEMORY_DEFAULT, 16 * case.request_bytes),
-            **configs,
-        }
-        words = [f"{name}={value}" for name, value in properties.items()]
+        memory = max(PRODUCER_MEMORY_DEFAULT, 16 * case.request_bytes)
+        words = _words({**_producer_configs(case), "buffer.memory": memory, **configs})
         is_transactional = transaction_ms > 0
         transactions = ("--transactional-id", topic, "--transaction-duration-ms", str(transaction_ms))
         output = self._finish(
@@ -104,6 +96,16 @@ class JavaTools:
             )
         )
         return read_produced(output, case.value_bytes)
+
+    def produce_together(
+        self, bootstrap: str, topic: str, case: Case, *, records: int, warm_up_records: int
+    ) -> dict[str, float]:
+        """ProduceTogether: the clients of the case, each with its share of the records."""
+        values, clients = str(self.payload_file(case.value_bytes)), case.clients
+        numbers = map(str, (clients, records // clients, warm_up_records // clients))
+        configs = _words({**_producer_configs(case), "buffer.memory": PRODUCER_MEMORY_DEFAULT})
+        output = self._finish(self.command(TOGETHER, bootstrap, topic, values, *numbers, *configs))
+        return read_together(output, case.value_bytes)
 
     def commit(self, bootstrap: str, topic: str, *, partitions: int, transactions: int, warm_up: int) -> str:
         """What CommitTransactions prints."""
@@ -174,6 +176,20 @@ class JavaTools:
             check=not is_status_ignored,
         )
         return done.stdout
+
+
+def _producer_configs(case: Case) -> Mapping[str, object]:
+    return {
+        "acks": "all",
+        "compression.type": case.compression,
+        "batch.size": case.batch_bytes,
+        "linger.ms": case.linger_ms,
+        "max.request.size": case.request_bytes,
+    }
+
+
+def _words(configs: Mapping[str, object]) -> list[str]:
+    return [f"{name}={value}" for name, value in configs.items()]
 
 
 def make_values(value_bytes: int) -> list[str]:

@@ -21,6 +21,9 @@ _COMMITTED = re.compile(
     re.MULTILINE,
 )
 _STEADY = re.compile(r"^steady ns=(?P<ns>\d+) acknowledged=(?P<acknowledged>\d+) read=(?P<read>\d+)(?P<latencies>.*)$")
+_TOGETHER = re.compile(
+    r"^together records=(?P<records>\d+) ns=(?P<ns>\d+) p50_us=(?P<p50>\d+) p99_us=(?P<p99>\d+)$", re.MULTILINE
+)
 _LATENCY = re.compile(r" (?P<name>\w+)_us=(?P<us>\d+)")
 QUOTE_CHARACTERS = 300
 
@@ -89,6 +92,20 @@ def read_steady(line: str, value_bytes: int) -> dict[str, float]:
         "records": float(acknowledged),
     }
     return figures | {f"{one['name']}_ms": int(one["us"]) / 1000 for one in _LATENCY.finditer(found["latencies"])}
+
+
+def read_together(output: str, value_bytes: int) -> dict[str, float]:
+    """Figures of ProduceTogether. MB are 10^6 bytes of values."""
+    found = _TOGETHER.search(output)
+    if found is None:
+        raise UnreadableOutput("ProduceTogether", output)
+    rate = int(found["records"]) / (int(found["ns"]) / 1e9)
+    return {
+        "mb_per_s": rate * value_bytes / 1e6,
+        "records_per_s": rate,
+        "p50_ms": int(found["p50"]) / 1000,
+        "p99_ms": int(found["p99"]) / 1000,
+    }
 
 
 def read_committed(output: str) -> dict[str, float]:

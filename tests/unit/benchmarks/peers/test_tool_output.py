@@ -9,6 +9,7 @@ from benchmarks.peers.tool_output import (
     read_end_to_end,
     read_produced,
     read_steady,
+    read_together,
 )
 
 PRODUCED = """\
@@ -113,3 +114,11 @@ def test_figures_of_a_steady_workload_are_per_second_of_what_was_counted() -> No
 def test_a_steady_workload_without_its_last_line_has_failed() -> None:
     with pytest.raises(UnreadableOutput, match="SteadyWorkload"):
         read_steady("begun", 1024)
+
+
+def test_figures_of_several_clients_are_of_all_together() -> None:
+    output = "a warning\ntogether records=400000 ns=2000000000 p50_us=1500 p99_us=20000\n"
+    figures = read_together(output, 1000)
+    assert figures == {"mb_per_s": 200.0, "records_per_s": 200_000.0, "p50_ms": 1.5, "p99_ms": 20.0}
+    with pytest.raises(UnreadableOutput, match="ProduceTogether"):
+        read_together("a warning", 1000)
