@@ -35,7 +35,7 @@ run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.
 	@exec $(BIN)/penstock run $(ARGS)
 
 setup-kube: ## programs of Kubernetes, a quarter of an hour once, and Debian's packages of containerd, by root: for make kube
-	@$(PYTHON) -m tools.kubernetes.programs
+	@$(PYTHON) -m tools.kubernetes.kube_programs
 
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)

@@ -160,7 +160,7 @@ class PenstockReader(DataSourceReader):
         return _read(self.options, partition)
 
 
-class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """The reader of a streaming query. Spark has one in a planning process, and one in each task."""
 
     def __init__(self, options: ReadOptions) -> None:

@@ -102,4 +102,4 @@ def _uuids(texts: NDArray[np.uint8]) -> NDArray[np.uint8]:
     digits = _DIGITS[np.delete(texts, _UUID_DASHES, axis=1)]
     if bool(np.any(digits == _NO_DIGIT)):
         raise ValueError("a UUID has other characters than hexadecimal digits")
-    return (digits[:, ::2] << 4) | digits[:, 1::2]
+    return ((digits[:, ::2] << 4) | digits[:, 1::2]).astype(np.uint8)

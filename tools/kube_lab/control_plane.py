@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from tools.go_servers import etcd_program, minio_program
 from tools.kube_lab.nodes import LabNode
 from tools.kube_lab.programs import LabPrograms
-from tools.kubernetes.programs import coredns_program, kubernetes_program
+from tools.kubernetes.kube_programs import coredns_program, kubernetes_program
 
 HOST_ADDRESS = "10.77.0.1"
 """Of the control plane and the bucket; DNS has the same."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tools import pins
 from tools.go_servers import etcd_program
-from tools.kubernetes.programs import pause_program
+from tools.kubernetes.kube_programs import pause_program
 from tools.packaging.image import build_older_image, previous_commit
 from tools.packaging.oci import Image, LayerWriter, write_archive
 from tools.steps import ROOT, SetupFailed, cache_folder, ensure

@@ -5,8 +5,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tools import go_servers, helm, kube_programs
+from tools import go_servers
 from tools.kube_lab.confinement import CONTROLLERS
+from tools.kubernetes import helm, kube_programs
 
 REPLACED_FOLDERS = (Path("/run"), Path("/var"))
 """A node has its own ones (`tools.kube_lab.nodes`)."""

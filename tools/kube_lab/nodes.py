@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tools.kube_lab.images import PAUSE_IMAGE, copy_store
 from tools.kube_lab.programs import LabPrograms
-from tools.kubernetes.programs import kubernetes_program
+from tools.kubernetes.kube_programs import kubernetes_program
 from tools.steps import SetupFailed
 
 NODES = ("a", "b", "c")

@@ -125,7 +125,9 @@ def nested_values(kind: Any, defined: dict[str, Any]) -> st.SearchStrategy[Any]:
         case {"type": "map", "values": inner}:
             return st.dictionaries(st.text(max_size=2), nested_values(inner, defined), max_size=3)
         case {"type": "record", "fields": fields, "name": name}:
-            made = st.fixed_dictionaries({each["name"]: nested_values(each["type"], defined) for each in fields})
+            made: st.SearchStrategy[Any] = st.fixed_dictionaries(
+                {each["name"]: nested_values(each["type"], defined) for each in fields}
+            )
         case {"type": "enum", "symbols": symbols, "name": name}:
             made = st.sampled_from(symbols)
         case {"type": "fixed", "size": size, "name": name}:

@@ -153,7 +153,7 @@ class _Quoting:
     """A reader whose error quotes half of a surrogate pair."""
 
     shape = avro_reader(FLAT).shape
-    flat = None
+    fast = flat = None
 
     def read(self, data: bytes) -> object:
         raise ValueError(f"\ud800 in {len(data)} bytes")

@@ -118,7 +118,7 @@ def test_archives_are_known_by_their_digests(tmp_path: Path) -> None:
 
 def test_an_archive_with_another_digest_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "tool_1_amd64.deb").write_bytes(b"another archive")
-    with pytest.raises(SetupFailed, match=r"tool_1_amd64\.deb has the SHA-256 .* python3 -m tools\.debian"):
+    with pytest.raises(SetupFailed, match=r"tool_1_amd64\.deb has the SHA-256 .* python3 -m tools\.packaging\.debian"):
         name_archives(tmp_path, [pinned(b"archive")])
 
 

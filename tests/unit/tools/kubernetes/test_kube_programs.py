@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tools import pins
-from tools.kubernetes.programs import (
+from tools.kubernetes.kube_programs import (
     DEBIAN_PROGRAMS,
     ensure_debian_programs,
     kubernetes_flags,
