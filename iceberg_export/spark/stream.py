@@ -43,9 +43,9 @@ class SourceStream:
         self._task_count = task_count
         self._has_warned = False
         self._start_json: Mapping[str, Any] | None = None
-        """The start that Spark told last; None from Spark 4.1, which tells none."""
+        """The start of the batch that Spark asked for last; None from Spark 4.1, which names none."""
         self._target: Mapping[TopicPartition, Extent] | None = None
-        """What a query with Trigger.AvailableNow may read; None where there is no end."""
+        """The partitions that a query with Trigger.AvailableNow may read, up to their ends; None without this trigger."""
         self._at: StreamPosition | None = None
         """The end of the last planned batch; None before the first."""
         self._begun: StreamPosition | None = None

@@ -164,8 +164,10 @@ def _read_rows(
 
 _STRUCT, _LIST, _MAP = int(NodeOp.STRUCT), int(NodeOp.LIST), int(NodeOp.MAP)
 _OP, _NULL, _SIZE, _END = int(NodeColumn.OP), int(NodeColumn.NULL), int(NodeColumn.SIZE), int(NodeColumn.END)
-_DEPTH_MAX = TYPED_DEPTH_MAX + 1
-_KEYS_COMPARED_MAX = TYPED_KEYS_COMPARED_MAX
+_NODE, _PLACE, _LEFT, _COUNT = 0, 1, 2, 3
+"""The columns of lists and maps whose items are being read: the node, the place of its value, items left and in all."""
+_DEPTH = TYPED_DEPTH_MAX + 1
+_KEYS_COMPARED = TYPED_KEYS_COMPARED_MAX
 
 
 @njit(nogil=True, inline="always")
@@ -194,7 +196,61 @@ def _has_repeated_key(data: Numbers, first: Numbers, length: Numbers, place: int
     return False
 
 
-def _read_nested(  # noqa: C901 - functions of its parts would return half of its variables
+@njit(nogil=True, inline="always")
+def _next_item(
+    data: Numbers,
+    position: int,
+    stop: int,
+    program: Table,
+    open_list: Numbers,
+    bases: Numbers,
+    counts: Numbers,
+    numbers: Numbers,
+    lengths: Numbers,
+    is_filling: bool,  # noqa: FBT001 - kernels take arguments by position
+) -> int:
+    """The position behind a list's item: of the next one, or where none is left of what follows the list."""
+    open_list[_LEFT] -= 1
+    if open_list[_LEFT] > 0:
+        return position
+    count, position = _block(data, position, stop)
+    open_list[_LEFT] = count
+    open_list[_COUNT] += count
+    if position < 0 or count > 0:
+        return position
+    node, count = open_list[_NODE], open_list[_COUNT]
+    if program[node, _OP] == _MAP:
+        keys_end = bases[node + 1] + counts[node + 1]
+        # fastavro takes the last value of a key that comes twice.
+        if count > _KEYS_COMPARED or (
+            is_filling and _has_repeated_key(data, numbers, lengths, keys_end - count, keys_end)
+        ):
+            return _NONE
+    if is_filling:
+        numbers[open_list[_PLACE]] = count
+    return position
+
+
+@njit(nogil=True, inline="always")
+def _null_end(
+    program: Table,
+    node: int,
+    bases: Numbers,
+    counts: Numbers,
+    nulls: Numbers,
+    is_filling: bool,  # noqa: FBT001 - kernels take arguments by position
+) -> int:
+    """The node behind a null value, which is counted: a null for each field of a struct, and no items of a list."""
+    node_end = program[node, _END]
+    while node < node_end:
+        if is_filling:
+            nulls[bases[node] + counts[node]] = True
+        counts[node] += 1
+        node = program[node, _END] if program[node, _OP] >= _LIST else node + 1
+    return node
+
+
+def _read_nested(  # noqa: C901 - one loop over the nodes of a record
     data: Numbers,
     first: Numbers,
     end: Numbers,
@@ -210,44 +266,23 @@ def _read_nested(  # noqa: C901 - functions of its parts would return half of it
 ) -> None:
     """Count the values of each node in `counts`; if `is_filling`, put them into the arrays too, from `bases` on.
 
-    A null struct has a null value for each of its fields, and a null list no items. The number of a list is the count
-    of its items. `greatest`: the greatest absolute number of each node. `bad`: rows that are passed over, and set for
-    rows that the slow reader has to read; where one is set while filling, the arrays are of no use.
+    The number of a list is the count of its items. `greatest`: the greatest absolute number of each node. `bad`: rows
+    that are passed over, and set for rows of the slow reader; where one is set while filling, the arrays are of no use.
     """
-    nodes = program.shape[0]
-    before = np.empty(nodes, np.int64)
-    open_nodes = np.empty(_DEPTH_MAX, np.int64)
-    open_places = np.empty(_DEPTH_MAX, np.int64)
-    items_left = np.empty(_DEPTH_MAX, np.int64)
-    item_counts = np.empty(_DEPTH_MAX, np.int64)
+    before = np.empty(program.shape[0], np.int64)
+    open_lists = np.empty((_DEPTH, 4), np.int64)
     for row in range(len(first)):
         if bad[row]:
             continue
         before[:] = counts
-        position, stop = first[row], end[row]
-        node, depth = 0, 0
-        while position >= 0 and (depth > 0 or node < nodes):
-            if depth > 0 and node == program[open_nodes[depth - 1], _END]:  # an item is complete
-                top = depth - 1
-                items_left[top] -= 1
-                if items_left[top] == 0:
-                    count, position = _block(data, position, stop)
-                    items_left[top] = count
-                    item_counts[top] += count
-                if items_left[top] > 0:
-                    node = open_nodes[top] + 1
-                elif position >= 0:
-                    if program[open_nodes[top], _OP] == _MAP:
-                        # fastavro takes the last value of a key that comes twice.
-                        keys_end = bases[open_nodes[top] + 1] + counts[open_nodes[top] + 1]
-                        keys_first = keys_end - item_counts[top]
-                        if item_counts[top] > _KEYS_COMPARED_MAX or (
-                            is_filling and _has_repeated_key(data, numbers, lengths, keys_first, keys_end)
-                        ):
-                            position = _NONE
-                            break
-                    if is_filling:
-                        numbers[open_places[top]] = item_counts[top]
+        position, stop, node, depth = first[row], end[row], 0, 0
+        while position >= 0 and (depth > 0 or node < program.shape[0]):
+            if depth > 0 and node == program[open_lists[depth - 1, _NODE], _END]:
+                top = open_lists[depth - 1]
+                position = _next_item(data, position, stop, program, top, bases, counts, numbers, lengths, is_filling)
+                if top[_LEFT] > 0:
+                    node = top[_NODE] + 1
+                else:
                     depth -= 1
                 continue
             op, null = program[node, _OP], program[node, _NULL]
@@ -257,35 +292,29 @@ def _read_nested(  # noqa: C901 - functions of its parts would return half of it
                     break
                 position += 1
                 if (data[position - 1] >> 1) == null:
-                    node_end = program[node, _END]
-                    while node < node_end:
-                        if is_filling:
-                            nulls[bases[node] + counts[node]] = True
-                        counts[node] += 1
-                        node = program[node, _END] if program[node, _OP] >= _LIST else node + 1
+                    node = _null_end(program, node, bases, counts, nulls, is_filling)
                     continue
             place = bases[node] + counts[node]
             counts[node] += 1
             if op == _STRUCT:
                 node += 1
-                continue
-            if op >= _LIST:
+            elif op >= _LIST:
                 count, position = _block(data, position, stop)
                 if count == 0:
                     node = program[node, _END]
                     continue
-                open_nodes[depth], open_places[depth] = node, place
-                items_left[depth], item_counts[depth] = count, count
+                top = open_lists[depth]
+                top[_NODE], top[_PLACE], top[_LEFT], top[_COUNT] = node, place, count, count
                 depth += 1
                 node += 1
-                continue
-            number, length, position = _value(data, position, stop, op, program[node, _SIZE])
-            if position >= 0 and (number > greatest[node] or number < -greatest[node]):
-                position = _NONE
-            if position >= 0 and is_filling:
-                numbers[place] = number
-                lengths[place] = length
-            node += 1
+            else:
+                number, length, position = _value(data, position, stop, op, program[node, _SIZE])
+                if position < 0 or number > greatest[node] or number < -greatest[node]:
+                    position = _NONE
+                elif is_filling:
+                    numbers[place] = number
+                    lengths[place] = length
+                node += 1
         if position != stop:
             bad[row] = True
             counts[:] = before

@@ -16,27 +16,27 @@ from numpy.typing import NDArray
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
 from iceberg_export.typed.columns import Column
 from iceberg_export.typed.kernel_arrays import Bytes, Int64s, greatest_number, scalar_array
-from iceberg_export.typed.protobuf_kernel import Meaning, Wire, read_messages
+from iceberg_export.typed.protobuf_kernel import Meaning, WireType, read_messages
 from iceberg_export.typed.shapes import Form, PrimitiveKind, Scalar, Struct, Untyped
 from iceberg_export.typed.union import match_fields
 
-_READ: Mapping[int, tuple[Wire, Meaning]] = {
-    1: (Wire.EIGHT, Meaning.BITS),
-    2: (Wire.FOUR, Meaning.BITS),
-    3: (Wire.VARINT, Meaning.INT64),
-    4: (Wire.VARINT, Meaning.UINT64),
-    5: (Wire.VARINT, Meaning.INT32),
-    6: (Wire.EIGHT, Meaning.UINT64),
-    7: (Wire.FOUR, Meaning.UINT32),
-    8: (Wire.VARINT, Meaning.BOOLEAN),
-    9: (Wire.BYTES, Meaning.BYTES),
-    12: (Wire.BYTES, Meaning.BYTES),
-    13: (Wire.VARINT, Meaning.UINT32),
-    14: (Wire.VARINT, Meaning.INT32),
-    15: (Wire.FOUR, Meaning.INT32),
-    16: (Wire.EIGHT, Meaning.INT64),
-    17: (Wire.VARINT, Meaning.SINT32),
-    18: (Wire.VARINT, Meaning.SINT64),
+_READ: Mapping[int, tuple[WireType, Meaning]] = {
+    1: (WireType.EIGHT, Meaning.BITS),
+    2: (WireType.FOUR, Meaning.BITS),
+    3: (WireType.VARINT, Meaning.INT64),
+    4: (WireType.VARINT, Meaning.UINT64),
+    5: (WireType.VARINT, Meaning.INT32),
+    6: (WireType.EIGHT, Meaning.UINT64),
+    7: (WireType.FOUR, Meaning.UINT32),
+    8: (WireType.VARINT, Meaning.BOOLEAN),
+    9: (WireType.BYTES, Meaning.BYTES),
+    12: (WireType.BYTES, Meaning.BYTES),
+    13: (WireType.VARINT, Meaning.UINT32),
+    14: (WireType.VARINT, Meaning.INT32),
+    15: (WireType.FOUR, Meaning.INT32),
+    16: (WireType.EIGHT, Meaning.INT64),
+    17: (WireType.VARINT, Meaning.SINT32),
+    18: (WireType.VARINT, Meaning.SINT64),
 }
 """How scalar fields are read, by `FieldDescriptorProto.Type`."""
 
@@ -126,11 +126,11 @@ def flat_message(descriptor: Untyped, shape: object) -> FlatProtobuf | None:
     )
 
 
-def _how(field: Untyped, shape: object) -> tuple[Wire, Meaning] | None:
+def _how(field: Untyped, shape: object) -> tuple[WireType, Meaning] | None:
     if field.is_repeated or field.is_required or not isinstance(shape, Scalar):
         return None
     if shape.form is Form.PROTOBUF_TIMESTAMP:
-        return Wire.BYTES, Meaning.TIMESTAMP
+        return WireType.BYTES, Meaning.TIMESTAMP
     if field.message_type is not None or shape.kind is PrimitiveKind.JSON:
         return None
     if field.enum_type is not None and field.enum_type.is_closed:

@@ -16,7 +16,7 @@ from iceberg_export.typed.shapes import Form, PrimitiveKind, Scalar
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
-NUMBER_MAX = 2**63 - 1
+INT64_MAX = 2**63 - 1
 _MICROSECONDS_PER_MILLISECOND = 1000
 _UUID_BYTES, _UUID_CHARACTERS = 16, 36
 _UUID_DASHES = (8, 13, 18, 23)
@@ -30,10 +30,10 @@ for _texts in (b"0123456789abcdef", b"0123456789ABCDEF"):
 def greatest_number(shape: Scalar, kind: ColumnType) -> int:
     """The greatest absolute number of the field that fits the column."""
     if isinstance(kind, ScalarType) and shape.kind is PrimitiveKind.DECIMAL:
-        return int(min(NUMBER_MAX, 10**kind.precision - 1))
+        return int(min(INT64_MAX, 10**kind.precision - 1))
     if shape.form is Form.MILLISECONDS:
-        return NUMBER_MAX // _MICROSECONDS_PER_MILLISECOND
-    return NUMBER_MAX
+        return INT64_MAX // _MICROSECONDS_PER_MILLISECOND
+    return INT64_MAX
 
 
 def validity_of(nulls: NDArray[np.bool_]) -> Arrow:

@@ -19,7 +19,7 @@ from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
 from iceberg_export.typed.avro_kernels import NodeColumn, NodeOp, ReadOp, read_nested
 from iceberg_export.typed.columns import Column, ColumnType, ListType, MapType, ScalarType, StructType
 from iceberg_export.typed.flat_avro import NO_NULL, PRIMITIVES, op_of
-from iceberg_export.typed.kernel_arrays import NUMBER_MAX, Bytes, Int64s, greatest_number, scalar_array, validity_of
+from iceberg_export.typed.kernel_arrays import INT64_MAX, Bytes, Int64s, greatest_number, scalar_array, validity_of
 from iceberg_export.typed.shapes import Items, Pairs, PrimitiveKind, Scalar, Shape, Struct
 from iceberg_export.typed.union import match_fields
 from protocol.limits import TYPED_CELLS_MAX
@@ -44,7 +44,7 @@ class NestedAvro:
 
     def read(self, data: Bytes, first: Int64s, end: Int64s, columns: Sequence[Column]) -> tuple[list[Arrow], Int64s]:
         """See `decode.FastReader.read`."""
-        greatest = np.full(len(self.program), NUMBER_MAX, dtype=np.int64)
+        greatest = np.full(len(self.program), INT64_MAX, dtype=np.int64)
         for node, shape, kind in self._scalars(0, self.shape, StructType(columns=tuple(columns))):
             greatest[node] = greatest_number(shape, kind)
         bad = np.zeros(len(first), dtype=np.bool_)
@@ -101,7 +101,7 @@ class NestedAvro:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Values:
-    """What the kernel read: for each value a number, a length, and whether it is null; those of a node together."""
+    """The values that the kernel read, node by node: for each a number, a length, and whether it is null."""
 
     data: Bytes = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
     columns: tuple[Int64s, NDArray[np.int32], NDArray[np.bool_]]

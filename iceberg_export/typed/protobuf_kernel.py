@@ -20,7 +20,7 @@ Table = Any
 """A two-dimensional array: fields, rows."""
 
 
-class Wire(IntEnum):
+class WireType(IntEnum):
     """How a value is written."""
 
     VARINT = 0
@@ -30,7 +30,7 @@ class Wire(IntEnum):
 
 
 class Meaning(IntEnum):
-    """What the bits of a value are."""
+    """The meaning of a value's bits."""
 
     INT64 = 0
     INT32 = 1
@@ -40,7 +40,7 @@ class Meaning(IntEnum):
     SINT32 = 5
     BOOLEAN = 6
     BITS = 7
-    """Those of a float or a double."""
+    """The bits of a float or a double."""
     BYTES = 8
     TIMESTAMP = 9
     """A message google.protobuf.Timestamp, which becomes microseconds."""
@@ -54,7 +54,7 @@ class FieldColumn(IntEnum):
     MEANING = 2
 
 
-_VARINT, _EIGHT, _LENGTH, _FOUR = int(Wire.VARINT), int(Wire.EIGHT), int(Wire.BYTES), int(Wire.FOUR)
+_VARINT, _EIGHT, _LENGTH, _FOUR = int(WireType.VARINT), int(WireType.EIGHT), int(WireType.BYTES), int(WireType.FOUR)
 _INT32, _UINT64, _UINT32 = int(Meaning.INT32), int(Meaning.UINT64), int(Meaning.UINT32)
 _SINT64, _SINT32, _BOOLEAN = int(Meaning.SINT64), int(Meaning.SINT32), int(Meaning.BOOLEAN)
 _BYTES, _TIMESTAMP = int(Meaning.BYTES), int(Meaning.TIMESTAMP)
@@ -62,10 +62,10 @@ _NUMBER, _WIRE, _MEANING = int(FieldColumn.NUMBER), int(FieldColumn.WIRE), int(F
 _NONE = -1
 """Replaces a position where there is no value, or where the kernel is not sure of it."""
 _MICROSECONDS, _NANOSECONDS = 1_000_000, 1000
-_SECONDS_MAX = 9_000_000_000_000
+_SECONDS_END = 9_000_000_000_000
 _INT32_BITS = 0xFFFFFFFF
-_SHORT_BYTES_MAX = 5
-"""Of a tag or a length: libraries reject longer ones, whatever their number is."""
+_SHORT_BYTES = 5
+"""The bytes of a tag or a length at most: libraries reject longer ones, whatever their number is."""
 
 
 @njit(nogil=True, inline="always")
@@ -131,12 +131,29 @@ def _timestamp(data: Numbers, position: int, stop: int) -> tuple[int, bool]:
             seconds = bits
         else:
             nanos = _signed32(bits)
-    if seconds > _SECONDS_MAX or seconds < -_SECONDS_MAX:
+    if seconds > _SECONDS_END or seconds < -_SECONDS_END:
         return 0, False
     return seconds * _MICROSECONDS + nanos // _NANOSECONDS, True
 
 
-def _read_messages(  # noqa: C901 - functions of its parts would return half of its variables
+@njit(nogil=True, inline="always")
+def _value(data: Numbers, position: int, stop: int, wire: int) -> tuple[int, int, int, int]:
+    """Bits of a number, position and length of bytes, and the end of a value; the end is `_NONE` where it is invalid."""
+    if wire == _VARINT:
+        bits, position = _varint(data, position, stop)
+        return bits, 0, 0, position
+    if wire == _LENGTH:
+        length, value = _varint(data, position, stop)
+        if value < 0 or value - position > _SHORT_BYTES or length < 0 or length > stop - value:
+            return 0, 0, 0, _NONE
+        return 0, value, length, value + length
+    size = 8 if wire == _EIGHT else 4
+    if (wire != _EIGHT and wire != _FOUR) or size > stop - position:
+        return 0, 0, 0, _NONE
+    return _little_endian(data, position, size), 0, 0, position + size
+
+
+def _read_messages(  # noqa: C901 - one loop over the fields of a message
     data: Numbers,
     first: Numbers,
     end: Numbers,
@@ -152,28 +169,12 @@ def _read_messages(  # noqa: C901 - functions of its parts would return half of 
         position, stop, place = first[row], end[row], 0
         while position >= 0 and position < stop:
             tag, after = _varint(data, position, stop)
-            if after < 0 or after - position > _SHORT_BYTES_MAX:
+            if after < 0 or after - position > _SHORT_BYTES:
                 position = _NONE
                 break
             position = after
-            number, wire, bits, length, value = tag >> 3, tag & 7, 0, 0, 0
-            if wire == _VARINT:
-                bits, position = _varint(data, position, stop)
-            elif wire == _LENGTH:
-                length, value = _varint(data, position, stop)
-                if value < 0 or value - position > _SHORT_BYTES_MAX or length < 0 or length > stop - value:
-                    position = _NONE
-                else:
-                    position = value + length
-            elif wire == _EIGHT or wire == _FOUR:  # noqa: SIM109 - numba makes a tuple of them for each value
-                size = 8 if wire == _EIGHT else 4
-                if size > stop - position:
-                    position = _NONE
-                else:
-                    bits = _little_endian(data, position, size)
-                    position += size
-            else:
-                position = _NONE
+            number, wire = tag >> 3, tag & 7
+            bits, value, length, position = _value(data, position, stop, wire)
             if position < 0 or number <= 0 or number >= (1 << 29):
                 position = _NONE
                 break

@@ -1,4 +1,4 @@
-"""The programs of a real Kubernetes, which the lab of tests runs: `python3 -m tools.kubernetes.kube_programs` provides them.
+"""The programs of a real Kubernetes, which the lab of tests runs. `python3 -m tools.kubernetes.kube_programs` has them.
 
 Kubernetes' five programs are one program of a main module of our own, and so is CoreDNS with the plugins that a cluster
 needs: both are built from Go modules, once, in a quarter of an hour of a processor. helm and kubectl come out of a
