@@ -45,7 +45,7 @@ class SourceStream:
         self._start_json: Mapping[str, Any] | None = None
         """The start of the batch that Spark asked for last; None from Spark 4.1, which names none."""
         self._target: Mapping[TopicPartition, Extent] | None = None
-        """The partitions that a query with Trigger.AvailableNow may read, up to their ends; None without this trigger."""
+        """The partitions that a query with Trigger.AvailableNow may read, with their ends; else None."""
         self._at: StreamPosition | None = None
         """The end of the last planned batch; None before the first."""
         self._begun: StreamPosition | None = None

@@ -138,7 +138,7 @@ def _timestamp(data: Numbers, position: int, stop: int) -> tuple[int, bool]:
 
 @njit(nogil=True, inline="always")
 def _value(data: Numbers, position: int, stop: int, wire: int) -> tuple[int, int, int, int]:
-    """Bits of a number, position and length of bytes, and the end of a value; the end is `_NONE` where it is invalid."""
+    """Bits of a number, position and length of bytes, and the end of a value: `_NONE` where it is invalid."""
     if wire == _VARINT:
         bits, position = _varint(data, position, stop)
         return bits, 0, 0, position
