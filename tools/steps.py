@@ -106,13 +106,13 @@ def run(title: str, command: Sequence[str | Path], *, env: Mapping[str, str] | N
 def beside(what: str, command: Sequence[str]) -> Iterator[None]:
     """Runs another part of the set-up meanwhile, which prints lines of its own, and waits for its end.
 
-    Raises `SetupFailed` where it failed. Where a step inside the block fails, the other part is interrupted.
+    Raises `SetupFailed` where it failed. Where the block ends with an exception, the other part is ended.
     """
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL)
     try:
         yield
-    except SetupFailed:
-        process.send_signal(signal.SIGINT)
+    except BaseException:
+        process.terminate()
         raise
     finally:
         status = process.wait()
@@ -168,8 +168,13 @@ def _last_line(log: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
+
+
 def main(action: Callable[[], None]) -> None:
-    """Runs a set-up from the command line: a failed step is told without a traceback."""
+    """Runs a set-up from the command line: a failed step shows no traceback, and SIGTERM ends its children, too."""
+    signal.signal(signal.SIGTERM, _end)
     try:
         action()
     except SetupFailed as failure:

@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
 import org.HdrHistogram.ConcurrentHistogram;
 import org.apache.kafka.clients.producer.KafkaProducer;
@@ -41,6 +42,7 @@ public final class ProduceTogether {
         ConcurrentHistogram latencies = new ConcurrentHistogram(LATENCY_US_MAX, 3);
         AtomicReference<Exception> failure = new AtomicReference<>();
         long[] begun = new long[1];
+        AtomicLong ended = new AtomicLong();
         CyclicBarrier warm = new CyclicBarrier(clients, () -> {
             latencies.reset();
             begun[0] = System.nanoTime();
@@ -53,8 +55,10 @@ public final class ProduceTogether {
                     send(producer, arguments[1], values, warmUp, latencies, failure);
                     warm.await();
                     send(producer, arguments[1], values, records, latencies, failure);
+                    ended.accumulateAndGet(System.nanoTime(), Math::max);
                 } catch (Exception error) {
                     failure.compareAndSet(null, error);
+                    warm.reset();
                 }
             });
             threads.add(thread);
@@ -63,7 +67,7 @@ public final class ProduceTogether {
         for (Thread thread : threads) {
             thread.join();
         }
-        long nanoseconds = System.nanoTime() - begun[0];
+        long nanoseconds = ended.get() - begun[0];
         if (failure.get() != null) {
             System.err.println(failure.get());
             System.exit(1);

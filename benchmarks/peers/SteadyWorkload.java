@@ -135,7 +135,9 @@ public final class SteadyWorkload {
             consumer.subscribe(List.of(topic), new ConsumerRebalanceListener() {
                 @Override
                 public void onPartitionsAssigned(Collection<TopicPartition> partitions) {
-                    joined.countDown();
+                    if (!partitions.isEmpty()) {
+                        joined.countDown();
+                    }
                 }
 
                 @Override

@@ -100,9 +100,9 @@ class JavaTools:
     def produce_together(
         self, bootstrap: str, topic: str, case: Case, *, records: int, warm_up_records: int
     ) -> dict[str, float]:
-        """ProduceTogether: the clients of the case, each with its share of the records."""
+        """ProduceTogether: `records` of all clients of the case, the first `warm_up_records` of them not counted."""
         values, clients = str(self.payload_file(case.value_bytes)), case.clients
-        numbers = map(str, (clients, records // clients, warm_up_records // clients))
+        numbers = map(str, (clients, (records - warm_up_records) // clients, warm_up_records // clients))
         configs = _words({**_producer_configs(case), "buffer.memory": PRODUCER_MEMORY_DEFAULT})
         output = self._finish(self.command(TOGETHER, bootstrap, topic, values, *numbers, *configs))
         return read_together(output, case.value_bytes)

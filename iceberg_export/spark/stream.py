@@ -102,6 +102,13 @@ class SourceStream:
                 key: extent for key, extent in partitions.items() if key in self._target or key in before.offsets
             }
         begins = self._begins(before, manifest, partitions)
+        if self._target is not None:
+            # What retention deletes behind the end of this query is for the next one to see.
+            begins |= {
+                key: offset
+                for key, offset in before.offsets.items()
+                if key in partitions and self._is_complete(partitions[key], offset)
+            }
         ends = {key: self._reachable_end(extent, begins[key]) for key, extent in partitions.items()}
         shares = share_out(begins, ends, offsets_max)
         if self._start_json is None and not self._has_warned and any(shares[key] < end for key, end in ends.items()):
@@ -181,13 +188,22 @@ class SourceStream:
             begins[key] = min(max(start, extent.first), extent.end)
         return begins
 
+    def _is_complete(self, extent: Extent, offset: int) -> bool:
+        """Whether a query that has an end is at it in a partition."""
+        target = self._target_of(extent)
+        return target is not None and offset >= target.end
+
     def _reachable_end(self, extent: Extent, begin: int) -> int:
         """Where a partition ends for this query: nowhere behind what was there where the query has an end."""
         if self._target is None:
             return extent.end
-        target = self._target.get(extent.key)
-        is_same = target is not None and target.topic.topic_id == extent.topic.topic_id
-        return min(extent.end, target.end) if target is not None and is_same else begin
+        target = self._target_of(extent)
+        return begin if target is None else min(extent.end, target.end)
+
+    def _target_of(self, extent: Extent) -> Extent | None:
+        """The partition as it was when the end was set; None where it is a new one, or of another topic."""
+        target = None if self._target is None else self._target.get(extent.key)
+        return target if target is not None and target.topic.topic_id == extent.topic.topic_id else None
 
     def _check_log(self, position: StreamPosition, manifest: TailManifest) -> None:
         """Check that the position's offsets are of the same log. Raises `ForeignBucket`, `DataLoss`."""

@@ -54,6 +54,7 @@ _LOGICAL: Mapping[tuple[str, str], Scalar] = {
 """The supported logical types. Others keep the type that they are written with: nanoseconds, which tables of version 2
 do not have, and times of day (`PrimitiveKind`)."""
 _UUID_BYTES = 16
+_INT32_MAX = 2**31 - 1
 
 Named = dict[str, Untyped]
 
@@ -221,6 +222,9 @@ class _AvroShapes:
 
 
 def _fixed(schema: Untyped) -> Scalar:
+    size = schema["size"]
+    if type(size) is not int or not 0 <= size <= _INT32_MAX:
+        raise SchemaUnusable(f"the size of a fixed type is {size!r}")
     if schema.get("logicalType") == "decimal":
         return _decimal(schema) or Scalar(kind=PrimitiveKind.BINARY)
     if schema.get("logicalType") == "uuid" and schema["size"] == _UUID_BYTES:

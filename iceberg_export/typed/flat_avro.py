@@ -90,6 +90,8 @@ def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
     """The kernel's program for a parsed schema without logical types; None where the kernel cannot read it."""
     if not isinstance(shape, Struct) or not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         return None
+    if not has_distinct_names(schema):
+        return None
     program: list[tuple[int, int, int]] = []
     symbols: dict[int, tuple[str, ...]] = {}
     for place, (field, each) in enumerate(zip(shape.fields, schema["fields"], strict=True)):
@@ -109,6 +111,11 @@ def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
             symbols[place] = names
         program.append((op, null, size))
     return FlatAvro(shape=shape, program=np.array(program, dtype=np.int64), symbols=symbols)
+
+
+def has_distinct_names(record: Any) -> bool:  # noqa: ANN401 - JSON of any shape
+    """Whether no two fields of a record share a name: fastavro, which allows it, has one value for both."""
+    return len({field["name"] for field in record["fields"]}) == len(record["fields"])
 
 
 def op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON of any shape

@@ -39,6 +39,9 @@ _READ: Mapping[int, tuple[WireType, Meaning]] = {
     18: (WireType.VARINT, Meaning.SINT64),
 }
 """How scalar fields are read, by `FieldDescriptorProto.Type`."""
+_TYPE_MESSAGE = 11
+"""A message that is not written as a group."""
+_TIMESTAMP_PARTS = {("seconds", 1, 3), ("nanos", 2, 5)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +104,12 @@ def flat_message(descriptor: Untyped, shape: object) -> FlatProtobuf | None:
     """The kernel's program for a message; None where the kernel cannot read it.
 
     A oneof with several members is left to the library: each member takes the place of the one before. So are fields
-    that have to be there, and enums of proto2, whose unknown numbers are as good as absent.
+    that have to be there, extensions, which the library decodes too, and enums of proto2, whose unknown numbers are as
+    good as absent.
     """
-    if not isinstance(shape, Struct) or any(len(oneof.fields) > 1 for oneof in descriptor.oneofs):
+    if not isinstance(shape, Struct) or descriptor.is_extendable:
+        return None
+    if any(len(oneof.fields) > 1 for oneof in descriptor.oneofs):
         return None
     fields = sorted(descriptor.fields, key=lambda each: int(each.index))  # the order of the shape's
     read: list[tuple[int, int, int]] = []
@@ -130,7 +136,9 @@ def _how(field: Untyped, shape: object) -> tuple[WireType, Meaning] | None:
     if field.is_repeated or field.is_required or not isinstance(shape, Scalar):
         return None
     if shape.form is Form.PROTOBUF_TIMESTAMP:
-        return WireType.BYTES, Meaning.TIMESTAMP
+        parts = {(part.name, int(part.number), int(part.type)) for part in field.message_type.fields}
+        is_usual = int(field.type) == _TYPE_MESSAGE and parts == _TIMESTAMP_PARTS
+        return (WireType.BYTES, Meaning.TIMESTAMP) if is_usual else None
     if field.message_type is not None or shape.kind is PrimitiveKind.JSON:
         return None
     if field.enum_type is not None and field.enum_type.is_closed:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
 from iceberg_export.typed.avro_kernels import NodeColumn, NodeOp, ReadOp, read_nested
 from iceberg_export.typed.columns import Column, ColumnType, ListType, MapType, ScalarType, StructType
-from iceberg_export.typed.flat_avro import NO_NULL, PRIMITIVES, op_of
+from iceberg_export.typed.flat_avro import NO_NULL, PRIMITIVES, has_distinct_names, op_of
 from iceberg_export.typed.kernel_arrays import INT64_MAX, Bytes, Int64s, greatest_number, scalar_array, validity_of
 from iceberg_export.typed.shapes import Items, Pairs, PrimitiveKind, Scalar, Shape, Struct
 from iceberg_export.typed.union import match_fields
@@ -172,7 +172,8 @@ def nested_program(schema: Any, named: Mapping[str, Any], shape: Shape) -> Neste
 
     `named`: the types that are defined elsewhere in the schema. A type that contains itself has a shape that is JSON.
     """
-    if not isinstance(shape, Struct):
+    # fastavro finds no named type at the top.
+    if not isinstance(shape, Struct) or not _is(schema, "record", "error"):
         return None
     nodes = _Nodes(named)
     if not nodes.add(schema, shape):
@@ -209,7 +210,7 @@ class _Nodes:
                     self.symbols[node] = names
                 self.rows.append((op, null, size, node + 1))
                 return True
-            case Struct() if _is(kind, "record", "error"):
+            case Struct() if _is(kind, "record", "error") and has_distinct_names(kind):
                 op = NodeOp.STRUCT
                 held = [(each["type"], inner.shape) for each, inner in zip(kind["fields"], shape.fields, strict=True)]
             case Items() if _is(kind, "array"):

@@ -153,6 +153,19 @@ def _value(data: Numbers, position: int, stop: int, wire: int) -> tuple[int, int
     return _little_endian(data, position, size), 0, 0, position + size
 
 
+@njit(nogil=True, inline="always")
+def _row_of(program: Table, number: int) -> int:
+    """The row of a field, or of the next one where there is none of that number."""
+    row, end = 0, program.shape[0]
+    while row < end:
+        middle = (row + end) // 2
+        if program[middle, _NUMBER] < number:
+            row = middle + 1
+        else:
+            end = middle
+    return row
+
+
 def _read_messages(  # noqa: C901 - one loop over the fields of a message
     data: Numbers,
     first: Numbers,
@@ -180,16 +193,17 @@ def _read_messages(  # noqa: C901 - one loop over the fields of a message
                 break
             # Fields mostly come in the order of their numbers.
             if place >= fields or program[place, _NUMBER] != number:
-                place = 0
-                while place < fields and program[place, _NUMBER] != number:
-                    place += 1
-                if place == fields:
+                place = _row_of(program, number)
+                if place == fields or program[place, _NUMBER] != number:
                     continue
             meaning = program[place, _MEANING]
             if program[place, _WIRE] != wire:
                 position = _NONE
                 break
             if meaning == _BYTES:
+                if not absent[place, row]:  # the library checks the text of each of them
+                    position = _NONE
+                    break
                 numbers[place, row], lengths[place, row] = value, length
             elif meaning == _TIMESTAMP:
                 time, is_time = _timestamp(data, value, value + length)

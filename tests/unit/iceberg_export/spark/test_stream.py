@@ -202,6 +202,16 @@ def test_a_topic_that_is_created_again_while_a_query_ends_is_read_by_the_next_on
     assert offsets(again.latest_offset_after(end, None)) == {"orders": {"0": 12}}
 
 
+def test_retention_behind_the_end_of_a_query_is_for_the_next_one_to_see(bucket: Bucket, made: MadeLake) -> None:
+    query = stream(bucket)
+    query.end_at_what_is_there()
+    (end,) = batches_after(query, query.initial_offset(), None)
+    produce(bucket, made, 30, 0)
+    made.topics["orders"].partitions[0].log_start = 25
+    bucket.run(made.publish())
+    assert query.latest_offset_after(end, None) == end
+
+
 def test_a_told_start_counts_and_not_what_was_planned(bucket: Bucket, made: MadeLake) -> None:
     query = stream(bucket)
     start = query.initial_offset()

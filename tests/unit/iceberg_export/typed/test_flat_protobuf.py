@@ -57,7 +57,7 @@ def test_the_kernel_reads_all_of_it() -> None:
 
 
 def test_of_a_field_that_comes_twice_the_last_value_counts_and_unknown_fields_are_passed_over() -> None:
-    first, second = messages(FLIGHT, {"id": 1, "tail": "a"}, {"id": 2, "delay": 3})
+    first, second = messages(FLIGHT, {"id": 1, "tail": "a", "delay": 9}, {"id": 2, "delay": 3})
     unknown = b"\xa0\x06\x01" + b"\xa2\x06\x02ab" + b"\xa5\x06abcd" + b"\xa1\x06abcdefgh"
     made, good = read(FLIGHT, [first + unknown + second])
     assert good == [0]
@@ -74,6 +74,7 @@ def test_of_a_field_that_comes_twice_the_last_value_counts_and_unknown_fields_ar
         b"\x00\x01",  # no number
         b"\x88\x80\x80\x80\x80\x00\x01",  # a tag of six bytes
         b"\x08" + b"\xff" * 10 + b"\x01",  # more than 64 bits
+        b"\x12\x01\xff\x12\x02ok",  # two strings, of which the library checks both
         b"\x2a\x02\x08\x01" * 2,  # two timestamps, which are one
         b"\x2a\x02\x18\x01",  # a timestamp with a field that it lacks
     ],
@@ -91,6 +92,7 @@ def test_what_it_is_not_sure_of_is_left_to_the_library(row: bytes) -> None:
         'syntax = "proto3"; message M { map<string, int32> n = 1; }',
         'syntax = "proto3"; message M { oneof o { int32 a = 1; string b = 2; } }',
         'syntax = "proto2"; message M { required int32 n = 1; }',
+        'syntax = "proto2"; message M { optional int32 n = 1; extensions 100 to 200; }',
         'syntax = "proto2"; message M { enum E { A = 0; } optional E e = 1; }',
     ],
 )

@@ -10,6 +10,7 @@ from iceberg_export.typed import nested_avro
 from iceberg_export.typed.columns import Column
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.nested_avro import NestedAvro
+from iceberg_export.typed.shapes import SchemaUnusable
 from protocol.limits import TYPED_KEYS_COMPARED_MAX
 from tests.support.lake.typed_records import avro_bytes, avro_reader, decoded_rows, framed, merged, record
 
@@ -131,6 +132,7 @@ def avro_bytes_of_list(count: int) -> bytes:
         ["null", "int", "string"],
         {"type": "array", "items": ["int", "string"]},
         {"type": "record", "name": "Empty", "fields": []},
+        {"type": "record", "name": "Twice", "fields": [{"name": "n", "type": "int"}, {"name": "n", "type": "int"}]},
     ],
 )
 def test_a_schema_with_values_that_the_kernel_cannot_read_is_left_to_the_library(kind: object) -> None:
@@ -143,3 +145,9 @@ def test_types_named_as_avros_own_are_not_mistaken_for_them() -> None:
     schema = record("R", ("one", inner), ("many", {"type": "map", "values": "int"}), ("again", "map"))
     reader = avro_reader(schema)
     assert reader.fast is None or read(schema, [b"\x02\x00\x04"])[1] == [0]
+
+
+@pytest.mark.parametrize("size", [-1, "4", 2.0, 2**31])
+def test_a_fixed_type_has_a_size(size: object) -> None:
+    with pytest.raises(SchemaUnusable, match="the size of a fixed type"):
+        avro_reader(record("R", ("f", {"type": "fixed", "name": "F", "size": size})))
