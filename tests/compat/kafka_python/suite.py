@@ -24,6 +24,9 @@ FILES = ("admin", "consumer", "producer")
 """Files that take a broker as it is."""
 OF_SEVERAL_BROKERS = "not (test_delete_records and not with_errors)"
 """What is run on several brokers (pytest -k): test_delete_records takes what one poll returns for what all have."""
+OF_A_RACE = "test_kafka_consumer_max_bytes_simple"
+"""Run again where it fails: see FINDINGS.md. A consumer of kafka-python 3.0.12 that subscribes while the answer to its
+first request for metadata is on its way does not ask for its topics for five minutes."""
 TEST_SECONDS_MAX = 60
 FILE_SECONDS_MAX = 900.0
 OF_GROUPS = "group or consumer or transactional"
@@ -43,7 +46,10 @@ def run_tests(files: Sequence[str], target: Target, folder: Path, only: str) -> 
         write_distribution(folder / "kafka", provided_java(), target.access)
     (folder / "pytest.ini").write_text("[pytest]\n")
     for file in files:
-        yield from _run_file(file, target, folder, only)
+        outcomes = list(_run_file(file, target, folder, only))
+        yield from outcomes
+        if any(each.state is State.FAILED and each.name.endswith(f"::{OF_A_RACE}") for each in outcomes):
+            yield from _run_file(file, target, folder, OF_A_RACE)
 
 
 def _run_file(file: str, target: Target, folder: Path, only: str) -> Iterator[Outcome]:

@@ -68,8 +68,10 @@ def test_a_query_that_ends_takes_as_many_batches_as_its_limit_asks_for(
     assert first["batches"] == [30, 30, 30, 10]
     assert first["rows"] == [[number, str(number)] for number in range(RECORDS)]
     assert first["count"] == RECORDS - 10
+    before = manifest.read_bytes()
     broker = penstock(data=broker.data, options={"archive-interval-s": "3600", "tail-interval-ms": "100"})
     _produce(broker, RECORDS, RECORDS + MORE)
+    broker.process.wait_until(lambda: manifest.read_bytes() != before, "its own tail manifest")
     broker.process.stop()
     again = _run(broker, java, tmp_path)
     assert again["batches"] == [30, 20], "it goes on where the checkpoint says"
