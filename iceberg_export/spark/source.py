@@ -36,12 +36,7 @@ from iceberg_export.spark.options import COLUMNS, HEADERS, OptionError, ReadOpti
 from iceberg_export.spark.query_plans import plan_each_query
 
 try:
-    from pyspark.sql.streaming.datasource import (  # type: ignore[import-not-found]  # Spark 4.2
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxRows,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow  # type: ignore[import-not-found]
 except ImportError:
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
@@ -49,6 +44,8 @@ except ImportError:
 
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.datasource import ReadLimit  # pyright: ignore[reportMissingImports]
+
     from iceberg_export.spark.bounds import LossReporter
     from iceberg_export.spark.lake import SparkLake
     from iceberg_export.spark.planning import OffsetRange, Piece, Split
@@ -177,6 +174,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._opened().latest_offset_after(start, getattr(limit, "max_rows", None))
 
     def getDefaultReadLimit(self) -> "ReadLimit":
+        """Asked for from Spark 4.2 on."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # pyright: ignore[reportMissingImports]
+
         offsets_max = self.options.offsets_per_trigger_max
         return ReadAllAvailable() if offsets_max is None else ReadMaxRows(offsets_max)
 
