@@ -41,6 +41,7 @@ def test_records_of_before_are_read_and_further_ones_follow_them(penstock: Penst
     assert not (data / "store" / ".packs").exists() or any((data / "store" / ".packs").iterdir())
 
 
+@pytest.mark.slow
 def test_a_damaged_ledger_is_recovered_in_its_journal(penstock: PenstockFactory, tmp_path: Path) -> None:
     data = tmp_path / "data"
     broker = penstock(data=data, options=OPTIONS)

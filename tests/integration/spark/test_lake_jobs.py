@@ -97,6 +97,7 @@ FIELDS = [{"name": "id", "type": "long"}, {"name": "city", "type": "string"}]
 SCHEMA = json.dumps({"type": "record", "name": "Order", "fields": FIELDS})
 
 
+@pytest.mark.slow
 def test_backfill_gives_columns_to_what_was_archived_before(penstock: PenstockFactory, java: Path) -> None:
     broker = penstock(options=OPTIONS)
     with SchemaRegistryClient({"url": f"http://{broker.http}/schema-registry"}) as registry:
