@@ -2,7 +2,8 @@
 
 The kernel reads and writes only inside its arrays. It marks a message that it is not sure of, without a reason: one
 with a group, with a field of another wire type than the schema's, or with a number that has more bits than a column.
-Fields that the schema lacks are passed over. The import reads the kernel, or compiles it (`protocol.kernel_cache`).
+Fields that the schema lacks are passed over. Small functions of `avro_kernels` stand here again: numba's cache of a
+kernel does not notice a change in another file. The import reads the kernel, or compiles it (`protocol.kernel_cache`).
 Specification: Protocol Buffers, "Encoding".
 """
 

@@ -62,7 +62,7 @@ def test_a_query_that_ends_takes_as_many_batches_as_its_limit_asks_for(
     manifest = broker.data / "store" / TAIL_KEY
     broker.process.wait_until(manifest.exists, "the first tail manifest")
     _produce(broker, 0, RECORDS)
-    broker.process.stop()  # it leaves a tail manifest that tells of all
+    broker.process.stop()  # it leaves a tail manifest that lists all
     first = _run(broker, java, tmp_path)
     assert first["version"] == pins.SPARK_NEWER
     assert first["batches"] == [30, 30, 30, 10]
