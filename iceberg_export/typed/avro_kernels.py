@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from iceberg_export.typed.value_plans import ReadOp
 from protocol.kernel_cache import kernel
 from protocol.limits import TYPED_DEPTH_MAX, TYPED_KEYS_COMPARED_MAX
 
@@ -20,21 +21,6 @@ Numbers = MutableSequence[int]
 """The type of a numpy array in the source of kernels."""
 Table = Any
 """A two-dimensional array: fields, rows."""
-
-
-class ReadOp(IntEnum):
-    """The operation that reads a value."""
-
-    BOOLEAN = 0
-    FLOAT = 1
-    DOUBLE = 2
-    FIXED = 3
-    LONG = 4
-    INT = 5
-    ENUM = 6
-    BYTES = 7
-    DECIMAL = 8
-    """At most eight bytes that are a number."""
 
 
 class NodeOp(IntEnum):

@@ -15,11 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
-from iceberg_export.typed.avro_kernels import ReadOp, read_rows
+from iceberg_export.typed.avro_kernels import read_rows
 from iceberg_export.typed.columns import Column
 from iceberg_export.typed.kernel_arrays import Bytes, Int64s, greatest_number, scalar_array
 from iceberg_export.typed.shapes import PrimitiveKind, Scalar, Struct
 from iceberg_export.typed.union import match_fields
+from iceberg_export.typed.value_plans import ReadOp
 
 PRIMITIVES = ("boolean", "int", "long", "float", "double", "bytes", "string")
 NO_NULL = -1

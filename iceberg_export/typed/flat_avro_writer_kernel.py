@@ -11,8 +11,8 @@ from typing import Any
 
 from numba import njit, types
 
-from iceberg_export.typed.avro_kernels import ReadOp
 from iceberg_export.typed.framing import FRAME_BYTES
+from iceberg_export.typed.value_plans import ReadOp
 from protocol.kernel_cache import kernel
 from protocol.records.copy_kernel import copy_bytes
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iceberg_export.rows.columns import BinaryColumn
-from iceberg_export.typed.avro_kernels import ReadOp
 from iceberg_export.typed.columns import Column
 from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.flat_avro import FlatAvro
@@ -19,7 +18,7 @@ from iceberg_export.typed.flat_avro_writer_kernel import compare_rows
 from iceberg_export.typed.framing import WriterSchema, column_schema_ids
 from iceberg_export.typed.shapes import Form, Scalar
 from iceberg_export.typed.union import match_fields
-from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan, ValuePlans, plan_bytes
+from iceberg_export.typed.value_plans import FieldPlan, ReadOp, SchemaPlan, ValuePlans, plan_bytes
 from protocol.limits import VALUE_PLANS_BYTES_MAX
 
 KEPT = -1

@@ -16,12 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
-from iceberg_export.typed.avro_kernels import NodeColumn, NodeOp, ReadOp, read_nested
+from iceberg_export.typed.avro_kernels import NodeColumn, NodeOp, read_nested
 from iceberg_export.typed.columns import Column, ColumnType, ListType, MapType, ScalarType, StructType
 from iceberg_export.typed.flat_avro import NO_NULL, PRIMITIVES, has_distinct_names, op_of
 from iceberg_export.typed.kernel_arrays import INT64_MAX, Bytes, Int64s, greatest_number, scalar_array, validity_of
 from iceberg_export.typed.shapes import Items, Pairs, PrimitiveKind, Scalar, Shape, Struct
 from iceberg_export.typed.union import match_fields
+from iceberg_export.typed.value_plans import ReadOp
 from protocol.limits import TYPED_CELLS_MAX
 
 _KEY = Scalar(kind=PrimitiveKind.STRING)

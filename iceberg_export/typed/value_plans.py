@@ -4,14 +4,30 @@ A plan is enough: it has the names of the file's columns, and the encoding of ea
 text nor the registry, where the schema may be deleted.
 """
 
+from enum import IntEnum
+
 import msgspec
 
-from iceberg_export.typed.avro_kernels import ReadOp
 from protocol.decoding import JsonDecoder
 
 NO_NULL = -1
 PLANS_VERSION = 1
 """The version of the plans. A change that gives other bytes for the same plan and columns increments it."""
+
+
+class ReadOp(IntEnum):
+    """The operation that reads a value. Plans have its number, so no number ever gets another meaning."""
+
+    BOOLEAN = 0
+    FLOAT = 1
+    DOUBLE = 2
+    FIXED = 3
+    LONG = 4
+    INT = 5
+    ENUM = 6
+    BYTES = 7
+    DECIMAL = 8
+    """At most eight bytes that are a number."""
 
 
 class FieldPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
