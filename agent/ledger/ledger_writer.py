@@ -126,6 +126,8 @@ class LedgerWriter:
         self._is_live = asyncio.Event()
         self._is_draining = False
         self._is_closed = False
+        self.before_append: Callable[[], bool] = lambda: False
+        """Called before an append takes the queued commands. True where it made a task that queues more at once."""
         self.session = SessionId(-1)
         """The newest session that the ledger gave. Objects are put under `until_live` alone."""
         self.returned_s = -math.inf
@@ -317,6 +319,8 @@ class LedgerWriter:
             if self._is_session_lost:
                 await self._replace_session([])
                 continue
+            if self._queue and self.before_append():
+                await self._clock.sleep(0)
             group = self._take()
             if not group:
                 self._has_work.clear()

@@ -117,7 +117,7 @@ class ProducePath:
     arrivals: few requests under load, and no wait where all producers wait for answers (ADR 8).
 
     Where the ledger takes objects (`JointLedger`), an intake is put by the write that commits it, and no further one is
-    sealed for lack of requests before that has ended.
+    sealed for lack of requests before that has ended. An append of other commands takes what there is with it.
     """
 
     def __init__(
@@ -136,6 +136,8 @@ class ProducePath:
         self._is_joint = context.ledger.takes_objects
         self._joint_writes_count = 0
         """Intakes on their way to the ledger together with their entries."""
+        if self._is_joint:
+            context.ledger.writer.before_append = self._join_append
         self._uncommitted = UncommittedObjects(
             store=context.store, ledger=context.ledger, is_bucket_ours=context.is_bucket_ours, metrics=context.metrics
         )
@@ -237,6 +239,16 @@ class ProducePath:
             self._schedule()
         else:
             self._seal_open()
+
+    def _join_append(self) -> bool:
+        """Seal what there is, since an append is about to begin anyway: its sync covers the intake, too.
+
+        Else an append of other commands would begin without it, and it would wait for the end of that one.
+        """
+        if self._batcher.is_empty or not self._may_start():
+            return False
+        self._seal()
+        return True
 
     def _now_ns(self) -> int:
         return int(self._clock.monotonic_s() * 1_000_000_000)

@@ -21,12 +21,16 @@ class JointMemoryLedger(MemoryLedger):
         """The numbers of the entries of each append with objects, and the keys of these."""
         self.may_write = asyncio.Event()
         """Appends with objects wait for it."""
+        self.is_writing = False
+        """Whether an append with objects was begun, and is not over."""
         self.may_write.set()
 
     async def append_with(
         self, session: SessionId, entries: Sequence[LedgerEntry], objects: Sequence[ObjectToPut]
     ) -> Position:
+        self.is_writing = True
         await self.may_write.wait()
+        self.is_writing = False
         if sum(len(part) for stored in objects for part in stored.parts) > self.room_bytes:
             raise LedgerFull("there is no room")
         for stored in objects:

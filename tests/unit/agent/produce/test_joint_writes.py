@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.produce.produce_path import ProducePath
+from coordinator.commands.commands import AllocateProducerIds, ProducerIdsAllocated
 from protocol.errors import ErrorCode
 from protocol.limits import CHEAP_OBJECT_BYTES_TARGET
 from storage.memory_store import MemoryStore
@@ -71,7 +72,7 @@ async def test_what_comes_while_a_write_is_on_its_way_is_one_intake() -> None:
     async with joint_paths() as joint:
         joint.ledger.may_write.clear()
         first = joint.add()
-        await until(lambda: joint.path._joint_writes_count == 1)
+        await until(lambda: joint.ledger.is_writing)
         later = [joint.add() for _ in range(5)]
         for _ in range(20):
             await asyncio.sleep(0)
@@ -79,6 +80,18 @@ async def test_what_comes_while_a_write_is_on_its_way_is_one_intake() -> None:
         joint.ledger.may_write.set()
         assert [(await ticket.settled).base_offset for ticket in (first, *later)] == [0, 2, 4, 6, 8, 10]
         assert len(joint.ledger.writes) == 2
+
+
+async def test_what_came_meanwhile_goes_with_the_append_of_other_commands() -> None:
+    async with joint_paths() as joint:
+        joint.ledger.may_write.clear()
+        first = joint.add()
+        await until(lambda: joint.ledger.is_writing)
+        later, other = joint.add(), joint.paths.parts.ledger.propose(AllocateProducerIds(count=1))
+        joint.ledger.may_write.set()
+        assert isinstance(await other, ProducerIdsAllocated)
+        assert [(await ticket.settled).base_offset for ticket in (first, later)] == [0, 2]
+        assert [(len(numbers), len(keys)) for numbers, keys in joint.ledger.writes] == [(1, 1), (2, 1)]
 
 
 async def test_an_intake_that_is_full_does_not_wait_for_the_write_before() -> None:
