@@ -20,12 +20,14 @@ from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.store_damages import StoreDamages
 from agent.config.addresses import ListenerAddress, with_agent_name
 from agent.config.listener_security import RELAY_LISTENER
+from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
 from agent.http.server import HttpServer
 from agent.http.services import AdminServices
 from agent.http.tail_urls import TailUrls, tail_urls
 from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
 from agent.lake.topic_work import REMEDY_DAMAGED
+from agent.lake.worker.worker import WorkerProcesses, may_have_workers
 from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -60,6 +62,7 @@ from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
+from iceberg_export.rows.executor import nowhere_else
 from iceberg_export.rows.kernels import KERNELS
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records.records import kernels_ready
@@ -96,6 +99,7 @@ class Agent:
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
+        self._workers = WorkerProcesses(clock=clock, metrics=metrics) if may_have_workers(memory_limit()) else None
         self.broker = Broker(
             settings=settings,
             identity=identity,
@@ -109,6 +113,7 @@ class Agent:
             supervisor=self._supervisor,
             waits=waits,
             is_disk_full=lambda: reserves is not None and reserves.is_full,
+            run_elsewhere=nowhere_else if self._workers is None else self._workers.call,
         )
         self._store = store
         self._metrics = metrics
@@ -131,6 +136,8 @@ class Agent:
         self._digest_key = ids.new_uuid() + ids.new_uuid()
 
     async def __aenter__(self) -> Self:
+        if self._workers is not None:
+            self._stack.push_async_callback(self._workers.close)
         await self._stack.enter_async_context(self._supervisor)
         await self._stack.enter_async_context(self._tasks)
         try:

@@ -19,7 +19,7 @@ from typing import cast
 from prometheus_client import Counter
 
 from agent.admin.topics import TopicLookup
-from agent.produce.produce_path import NO_OFFSET, Acknowledgement
+from agent.produce.acknowledgement import NO_OFFSET, Acknowledgement
 from agent.produce.record_validator import Arrival, arrival_now, check_records
 from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.request.topic_rights import denied_topics

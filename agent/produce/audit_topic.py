@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from agent.admin.topics import TopicAdmin, TopicError
 from agent.context import AgentContext
 from agent.ledger.producer_ids import AllocationRejected, ProducerIdBlock
-from agent.produce.produce_path import Acknowledgement, ProducePath
+from agent.produce.acknowledgement import Acknowledgement
+from agent.produce.produce_path import ProducePath
 from agent.security.audit.audit_events import AuditRecord
 from agent.security.audit.audit_log import AuditSinkFailed
 from coordinator.commands.registry import RegisterSchema, SchemaContent, SchemaRegistered, SchemaType

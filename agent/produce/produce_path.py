@@ -11,12 +11,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import compress
-from typing import NamedTuple, Protocol, cast
+from typing import cast
 
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
 from agent.context import AgentContext
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_writer import RejectedForRoom
+from agent.produce.acknowledgement import NO_OFFSET, Acknowledgement, ProduceTicket
 from agent.produce.commit_command import commit_command
 from agent.runtime.supervisor import begin_in
 from agent.runtime.yielding import inline_or_in_thread
@@ -49,7 +50,6 @@ from storage.object_store import ObjectToPut, StoreError, StoreFull
 
 log = logging.getLogger(__name__)
 
-NO_OFFSET = -1
 TRANSACTION_ERRORS = frozenset(
     {
         ErrorCode.invalid_producer_epoch,
@@ -61,24 +61,6 @@ TRANSACTION_ERRORS = frozenset(
     }
 )
 """Errors that reject a transactional batch. Kafka checks them at the coordinator, so its answer has no log start."""
-
-
-class Acknowledgement(NamedTuple):
-    """The answer to one partition of a Produce request. With an error the base offset is -1."""
-
-    error_code: ErrorCode
-    base_offset: int = NO_OFFSET
-    append_time_ms: int = NO_TIMESTAMP
-    log_start: int = NO_OFFSET
-    error_message: str | None = None
-    rows_rejected: tuple[int, ...] = ()
-    """The rejected records, counted from 0 in their batch, where single records are at fault."""
-
-
-class ProduceTicket(Protocol):
-    """The receiver of one group's acknowledgement. `storage.batcher` carries it; this module settles it once."""
-
-    def settle(self, acknowledgement: Acknowledgement) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)

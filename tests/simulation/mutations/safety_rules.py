@@ -29,7 +29,7 @@ from agent.ledger.clock_trust import BELIEVED, ClockTrust, ClockVerdict
 from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance import corruption_check, garbage_collector
-from agent.produce.produce_path import NO_OFFSET, Acknowledgement
+from agent.produce.acknowledgement import NO_OFFSET, Acknowledgement
 from coordinator.apply import apply as apply_module
 from coordinator.apply import chunks as apply_chunks
 from coordinator.apply import replace as apply_replace

@@ -25,7 +25,8 @@ from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
 from agent.lake.archiver import Archiver
 from agent.ledger.producer_ids import ProducerIdBlock
-from agent.produce.produce_path import Acknowledgement, ProducePath
+from agent.produce.acknowledgement import Acknowledgement
+from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.cut_off import CutOff

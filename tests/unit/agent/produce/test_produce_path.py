@@ -10,7 +10,8 @@ from crc32c import crc32c
 
 from agent.fetch.sessions import RequestedPartition
 from agent.produce import produce_path
-from agent.produce.produce_path import NO_OFFSET, Acknowledgement, ProducePath
+from agent.produce.acknowledgement import NO_OFFSET, Acknowledgement
+from agent.produce.produce_path import ProducePath
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
 from coordinator.commands.commands import Outcome, QuotaUse, Rejected, ReportTime
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST, RULES_SECURITY
