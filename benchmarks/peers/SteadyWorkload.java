@@ -30,7 +30,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  *
  * Arguments: BOOTSTRAP TOPIC VALUES_FILE RATE WARM_UP_SECONDS SECONDS; values are lines, the rate is records per second.
  * Prints "begun" where the warm-up ends, and then one line "steady NAME=VALUE ...": records acknowledged and records
- * read in the seconds behind it, and latencies of these in microseconds, clamped to a minute: from the call of send to
+ * read in the seconds behind it, commits that failed, which a consumer repeats by its next one, and latencies of these in microseconds, clamped to a minute: from the call of send to
  * the acknowledgement (publish), and to the consumer (end_to_end); delay is how much later than planned send was called.
  * Status 1 where the group does not form, or a record fails.
  */
@@ -50,6 +50,7 @@ public final class SteadyWorkload {
     private final String topic;
     private final AtomicLong acknowledged = new AtomicLong();
     private final AtomicLong read = new AtomicLong();
+    private final AtomicLong commitsFailed = new AtomicLong();
     private final ConcurrentHistogram publish = histogram();
     private final ConcurrentHistogram endToEnd = histogram();
     private final ConcurrentHistogram delay = histogram();
@@ -91,6 +92,7 @@ public final class SteadyWorkload {
             fail(failure.get().toString());
         }
         System.out.println("steady ns=" + nanoseconds + " acknowledged=" + acknowledged + " read=" + read
+                + " commits_failed=" + commitsFailed
                 + percentiles("publish", publish) + percentiles("end_to_end", endToEnd)
                 + percentiles("delay", delay));
         isOver = true;
@@ -157,7 +159,11 @@ public final class SteadyWorkload {
                             new OffsetAndMetadata(found.offset() + 1));
                 }
                 if (!ends.isEmpty()) {
-                    consumer.commitAsync(ends, null);
+                    consumer.commitAsync(ends, (offsets, error) -> {
+                        if (error != null && isCounting) {
+                            commitsFailed.incrementAndGet();
+                        }
+                    });
                 }
             }
         }

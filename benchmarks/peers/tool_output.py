@@ -20,7 +20,10 @@ _COMMITTED = re.compile(
     r"cycle_ns=(?P<cycle>[\d,]+)$",
     re.MULTILINE,
 )
-_STEADY = re.compile(r"^steady ns=(?P<ns>\d+) acknowledged=(?P<acknowledged>\d+) read=(?P<read>\d+)(?P<latencies>.*)$")
+_STEADY = re.compile(
+    r"^steady ns=(?P<ns>\d+) acknowledged=(?P<acknowledged>\d+) read=(?P<read>\d+) commits_failed=(?P<failed>\d+)"
+    r"(?P<latencies>.*)$"
+)
 _TOGETHER = re.compile(
     r"^together records=(?P<records>\d+) ns=(?P<ns>\d+) p50_us=(?P<p50>\d+) p99_us=(?P<p99>\d+)$", re.MULTILINE
 )
@@ -90,6 +93,7 @@ def read_steady(line: str, value_bytes: int) -> dict[str, float]:
         "mb_per_s": acknowledged * value_bytes / 1e6 / seconds,
         "read_mb_per_s": read * value_bytes / 1e6 / seconds,
         "records": float(acknowledged),
+        "commits_failed": float(found["failed"]),
     }
     return figures | {f"{one['name']}_ms": int(one["us"]) / 1000 for one in _LATENCY.finditer(found["latencies"])}
 

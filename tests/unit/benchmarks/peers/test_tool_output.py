@@ -101,11 +101,12 @@ def test_a_committer_that_tells_nothing_has_failed() -> None:
 
 
 def test_figures_of_a_steady_workload_are_per_second_of_what_was_counted() -> None:
-    line = "steady ns=2000000000 acknowledged=20000 read=10000 publish_p50_us=1500 publish_p999_us=60000000"
+    line = "steady ns=2000000000 acknowledged=20000 read=10000 commits_failed=2 publish_p50_us=1500 publish_p999_us=60000000"
     assert read_steady(line, 1024) == {
         "mb_per_s": 10.24,
         "read_mb_per_s": 5.12,
         "records": 20_000.0,
+        "commits_failed": 2.0,
         "publish_p50_ms": 1.5,
         "publish_p999_ms": 60_000.0,
     }
