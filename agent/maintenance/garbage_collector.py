@@ -192,6 +192,7 @@ class GarbageCollector:
         undeletable = self._failed.sessions
         cleaned = tuple(session for session in plan.last if session not in undeletable and is_complete)
         if cleaned:
+            await self._check_bucket()  # that of the listing: what another one lacks is left in this one
             await self._ledger.propose(ForgetSessions(sessions=cleaned))
         return count
 
@@ -218,8 +219,7 @@ class GarbageCollector:
         """Delete objects. Returns the keys that the store deleted. Raises `NotMaintenanceLeader`."""
         # The last check before each step (safety rule S9). A recovery may have given the bucket to another ledger, in
         # which these objects are in use.
-        if not await self._is_bucket_ours():
-            raise NotMaintenanceLeader("the bucket does not name this cluster")
+        await self._check_bucket()
         if not self._maintenance_leader.is_leader:
             raise NotMaintenanceLeader("this agent is not the maintenance leader")
         # A recovery of this ledger waits until no session lives, so a confirmed session means that none has begun.
@@ -230,12 +230,20 @@ class GarbageCollector:
             await self._store.delete(keys)
         except ObjectsNotDeleted as error:
             reasons = error.reasons
+        # Another bucket may have stood in the place of the cluster's own, and has none of them. No listing would find
+        # them again where they count as deleted.
+        await self._check_bucket()
         self._failed.settle(keys, reasons)
         deleted = [key for key in keys if key not in reasons]
         if deleted:
             self._metrics.gc_deleted_objects.inc(len(deleted))
             log.info("deleted unreferenced objects", extra={"count": len(deleted), "first": deleted[0]})
         return deleted
+
+    async def _check_bucket(self) -> None:
+        """Raise `NotMaintenanceLeader` where the bucket does not name this cluster (safety rules S9, S22)."""
+        if not await self._is_bucket_ours():
+            raise NotMaintenanceLeader("the bucket does not name this cluster")
 
 
 async def _pages(listing: AsyncIterator[ObjectMeta]) -> AsyncIterator[list[ObjectMeta]]:

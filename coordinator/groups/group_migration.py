@@ -46,7 +46,9 @@ class NotMigratable(Exception):
 def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
     """The group as one of the consumer protocol, before anybody else has joined it. Raises `NotMigratable`.
 
-    Its members are where their generation was; one that has no assignment yet has nothing.
+    Its members are where their generation was. Where that has no assignments yet, each has what it owned when it joined
+    the generation: a cooperative member goes on with that until it has to give it up, one of the eager protocol owned
+    nothing. Differs from Kafka, where each has its last assignment.
     """
     if group.protocol_type != PROTOCOL_TYPE:
         raise NotMigratable(f"its members are no consumers, but speak {group.protocol_type!r}")
@@ -72,10 +74,13 @@ def _upgrade_member(
     subscription = subscriptions.get(group.protocol or "")
     if subscription is None:
         raise NotMigratable(f"member {member.member_id!r} does not support {group.protocol!r}")
-    assignment = read_assignment(member.assignment if group.is_synced else b"")
-    if assignment.user_data:
-        raise NotMigratable("an assignor of its own keeps data in the assignment, which would be lost")
-    has = by_id(assignment.partitions, find_topic)
+    if group.is_synced:
+        assignment = read_assignment(member.assignment)
+        if assignment.user_data:
+            raise NotMigratable("an assignor of its own keeps data in the assignment, which would be lost")
+        has = by_id(assignment.partitions, find_topic)
+    else:
+        has = _without(by_id(subscription.owned, find_topic), consumer_group.targets.values())
     epoch = consumer_group.epoch
     consumer_group.members[member.member_id] = ConsumerMember(
         member_id=member.member_id,
@@ -98,6 +103,14 @@ def _upgrade_member(
     )
     if has:
         consumer_group.targets[member.member_id] = has
+
+
+def _without(claimed: Partitions, others: Iterable[Partitions]) -> Partitions:
+    """The partitions that no other member has: of two that say that they own one, the first one is believed."""
+    had = {(topic_id, index) for rows in others for topic_id, indexes in rows for index in indexes}
+    return partitions(
+        {topic_id: {index for index in indexes if (topic_id, index) not in had} for topic_id, indexes in claimed}
+    )
 
 
 def by_id(named: TopicPartitions, find_topic: FindTopic) -> Partitions:

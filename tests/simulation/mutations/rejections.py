@@ -11,6 +11,7 @@ from agent.bucket.confirmation import ConfirmedStore
 from agent.cache.chunk_cache import ServedChunk
 from agent.fetch import chunk_reader, served_chunks
 from agent.ledger.entry_objects import UncommittedObjects
+from agent.maintenance.garbage_collector import GarbageCollector
 from coordinator.state.chunk_index import NO_CHECKSUM, ChunkRef
 from iceberg_export.rows.checksums import FileChecksums
 from protocol.types import SessionId
@@ -48,6 +49,17 @@ def s6_what_could_not_be_deleted_counts_as_deleted() -> Iterator[None]:
             await right(self, keys)
 
     with patched(RetryingStore, "delete", delete):
+        yield
+
+
+@mutation(FaultName.STORE_REPLACED, where=archives_soon)
+def s22_what_is_deleted_from_another_bucket_counts_as_deleted() -> Iterator[None]:
+    """Nobody looks whose bucket it was that objects were deleted from."""
+
+    async def check(self: GarbageCollector) -> None:
+        return
+
+    with patched(GarbageCollector, "_check_bucket", check):
         yield
 
 

@@ -1,6 +1,7 @@
 """Waiting for the ledger: outcomes, growth, positions and barriers (safety rule S4)."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ from storage.object_store import (
     StoreMisconfigured,
 )
 from storage.refs import snapshot_key
-from tests.support.agent.ledger_parts import Parts, running_parts
+from tests.support.agent.ledger_parts import Parts, running_parts, until
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
 
 PARTITION = (TOPIC, PartitionIndex(0))
@@ -355,3 +356,23 @@ class RefusingStore(MemoryStore):
             rejection, *self.refusals = self.refusals
             raise rejection
         return await super().get(key)
+
+
+async def test_a_barrier_that_nobody_waits_for_any_more_fails_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: seen.append(context))
+    async with running_parts() as parts:
+
+        async def no_head() -> Head:
+            raise LedgerUnavailable("away")
+
+        with monkeypatch.context() as patching:
+            patching.setattr(parts.backend, "head", no_head)
+            barrier = parts.ledger.begin_barrier()
+            await until(barrier.done)
+        await parts.ledger.barrier()  # nothing else refers to the one before then
+        del barrier
+        gc.collect()
+        assert not seen

@@ -79,7 +79,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
 
 
 async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is() -> None:
-    store, answers = MemoryStore(), [False, True]
+    store, answers = MemoryStore(), [False, True, True]
 
     async def asked() -> bool:
         return answers.pop(0)
@@ -96,6 +96,49 @@ async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is
         assert parts.ledger.state.released
         assert await cleaning.collect() == 1
         assert (await keys(store), answers) == ([], [])
+
+
+async def test_s22_what_is_deleted_from_another_bucket_does_not_count_as_deleted() -> None:
+    """For a while another bucket stands in the place of the cluster's own, as after a wrong change of an address."""
+    store, answers = MemoryStore(), [True, False, True, True]
+
+    async def asked() -> bool:
+        return answers.pop(0)
+
+    async with running_parts() as parts:
+        await produced(parts, store, 0)
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        assert await parts.maintenance_leader.claim()
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        with pytest.raises(NotMaintenanceLeader, match="does not name this cluster"):
+            await garbage_collector(parts, MemoryStore(), is_bucket_ours=asked).collect()
+        assert parts.ledger.state.released
+        assert await garbage_collector(parts, store, is_bucket_ours=asked).collect() == 1
+        assert (await keys(store), answers, parts.ledger.state.released) == ([], [], {})
+
+
+async def test_s22_no_session_is_forgotten_by_a_listing_of_another_bucket() -> None:
+    ledger, store, is_ours = MemoryLedger(), MemoryStore(), True
+
+    async def asked() -> bool:
+        return is_ours
+
+    async with running_parts(ledger) as parts:
+        dead = parts.ledger.session
+        await produced(parts, store, 0)
+        await parts.ledger.propose(EndSession(session=dead))
+    async with running_parts(ledger, begin=start("agent-1")) as parts:
+        left = intake_key(dead, ObjectNumber(7))
+        await store.put(left, [b"left"])
+        assert await parts.maintenance_leader.claim()
+        is_ours = False
+        elsewhere = garbage_collector(parts, MemoryStore(), is_bucket_ours=asked)
+        parts.clock.seconds += GRACE_MS / 1000 + 1
+        await elsewhere.collect()
+        parts.clock.seconds += 2 * DAY_MS / 1000
+        with pytest.raises(NotMaintenanceLeader, match="does not name this cluster"):
+            await elsewhere.collect()
+        assert dead in parts.ledger.state.sessions_ended
 
 
 async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> None:

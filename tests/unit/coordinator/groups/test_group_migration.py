@@ -76,6 +76,21 @@ class TestUpgrading:
         group = upgraded(structs.replace(BOTH, is_synced=False), TOPICS.find_topic)
         assert group.targets == {}
 
+    def test_what_a_cooperative_member_kept_in_a_rebalance_stays_its_own(self) -> None:
+        """It reads on until it is asked for it: another member that was given it meanwhile would read it, too."""
+        kept = (("range", subscription("t", has={"t": [1, 2], "gone": [0]})), ("sticky", subscription("t")))
+        also = (("range", subscription("t", has={"t": [2, 3]})), ("sticky", subscription("t")))
+        group = upgraded(
+            classic(
+                member("a", [], protocols=kept, assignment=b""),
+                member("b", [], protocols=also, assignment=b""),
+                is_synced=False,
+            ),
+            TOPICS.find_topic,
+        )
+        assert group.targets == {"a": owned(t=[1, 2]), "b": owned(t=[3])}
+        assert group.assignment("a").state is MemberState.STABLE
+
     def test_topics_that_are_gone_are_left_out(self) -> None:
         assignment = write_assignment({"gone": [1], "t": [3]}, 1)
         group = upgraded(classic(member("a", [], assignment=assignment)), TOPICS.find_topic)
