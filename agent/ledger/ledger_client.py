@@ -103,6 +103,11 @@ class LedgerClient:
         return self.writer.confirmed_s
 
     @property
+    def opened_s(self) -> float:
+        """The monotonic time at which the ledger gave the newest session, or -inf."""
+        return self.writer.opened_s
+
+    @property
     def returned_s(self) -> float:
         """The last monotonic time at which the ledger answered after an outage of more than a lease's time, or -inf."""
         return self.writer.returned_s

@@ -130,6 +130,8 @@ class LedgerWriter:
         """Called before an append takes the queued commands. True where it made a task that queues more at once."""
         self.session = SessionId(-1)
         """The newest session that the ledger gave. Objects are put under `until_live` alone."""
+        self.opened_s = -math.inf
+        """The monotonic time at which the ledger gave the newest session."""
         self.returned_s = -math.inf
         """The last monotonic time at which the ledger answered after an outage that was longer than a lease."""
         self._answered_s: float | None = None
@@ -193,6 +195,7 @@ class LedgerWriter:
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
                 self._number_next, self._is_session_lost, self._confirmed_s = 0, False, request_s
+                self.opened_s = self._clock.monotonic_s()
                 self._views.clear()
                 self.start_waits.end()
                 return

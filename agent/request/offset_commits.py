@@ -68,14 +68,20 @@ def commit_error(
 
 
 def is_overdue(services: Services, request: Request) -> bool:
-    """Whether a request has waited on this agent for longer than offsets.commit.timeout.ms.
+    """Whether a request has waited on this agent for longer than offsets.commit.timeout.ms, or for its session.
 
     It stood behind others of its connection, or waited for the ledger. Clients wait longer for an answer, and a client
     that left the connection need not be known to have left. In Kafka no broker comes between a client and its
     coordinator, so what a client sends later comes later.
+
+    An agent that was paused reads what was sent to it meanwhile when it goes on, and loses its session. The group may
+    have had another coordinator since, through which the client has committed more.
     """
     arrived_s = request.arrived_s
-    return arrived_s is not None and services.clock.monotonic_s() - arrived_s > services.group_ledger.commit_timeout_s
+    if arrived_s is None:
+        return False
+    waited_s = services.clock.monotonic_s() - arrived_s
+    return waited_s > services.group_ledger.commit_timeout_s or arrived_s < services.ledger.opened_s
 
 
 async def commit_offsets(

@@ -80,6 +80,19 @@ async def test_a_request_that_waited_for_too_long_changes_nothing(api_key: ApiKe
         assert codes_of(api_key, in_time) == [NONE]
 
 
+@pytest.mark.parametrize("api_key", sorted(CHANGING_OFFSETS))
+async def test_a_request_that_came_before_the_session_changes_nothing(api_key: ApiKey) -> None:
+    """The agent was paused, and lost its session. Meanwhile the client may have committed through another one."""
+    async with serving() as services:
+        await commit(services, {0: 25})
+        version, values = await request_of(services, api_key)
+        services.ledger.writer.opened_s = services.clock.monotonic_s() - 0.5
+        before = services.state.position
+        assert codes_of(api_key, await ask_late(services, api_key, version, values, 0.5 + MOMENT_S)) == [AWAY]
+        assert services.state.position == before
+        assert codes_of(api_key, await ask_late(services, api_key, version, values, 0.5)) == [NONE]
+
+
 async def test_a_commit_that_waits_for_its_coordinator_to_claim_the_group_counts_that_time_too() -> None:
     async with serving() as services:
         gate = closed_gate(services)
