@@ -46,8 +46,9 @@ A_JOIN = Join(
 
 @asynccontextmanager
 async def serving(partitions: int = 2, clock: ManualClock | None = None) -> AsyncIterator[Services]:
-    """With the topic `t`."""
+    """With the topic `t`, and a session that the agent has had for a while."""
     async with data_paths(partitions=partitions) as paths, asyncio.TaskGroup() as tasks:
+        paths.parts.clock.seconds += 60
         yield services_of(paths, clock or paths.parts.clock, tasks)
 
 
