@@ -20,14 +20,13 @@ from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.store_damages import StoreDamages
 from agent.config.addresses import ListenerAddress, with_agent_name
 from agent.config.listener_security import RELAY_LISTENER
-from agent.config.memory_limit import memory_limit
 from agent.config.settings import Settings
 from agent.http.server import HttpServer
 from agent.http.services import AdminServices
 from agent.http.tail_urls import TailUrls, tail_urls
 from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
 from agent.lake.topic_work import REMEDY_DAMAGED
-from agent.lake.worker.worker import WorkerProcesses, may_have_workers
+from agent.lake.worker.worker import WorkerProcess
 from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -99,7 +98,7 @@ class Agent:
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
-        self._workers = WorkerProcesses(clock=clock, metrics=metrics) if may_have_workers(memory_limit()) else None
+        self._worker = WorkerProcess(clock=clock, metrics=metrics) if settings.has_worker else None
         self.broker = Broker(
             settings=settings,
             identity=identity,
@@ -113,7 +112,7 @@ class Agent:
             supervisor=self._supervisor,
             waits=waits,
             is_disk_full=lambda: reserves is not None and reserves.is_full,
-            run_elsewhere=nowhere_else if self._workers is None else self._workers.call,
+            run_elsewhere=nowhere_else if self._worker is None else self._worker.call,
         )
         self._store = store
         self._metrics = metrics
@@ -136,10 +135,12 @@ class Agent:
         self._digest_key = ids.new_uuid() + ids.new_uuid()
 
     async def __aenter__(self) -> Self:
-        if self._workers is not None:
-            self._stack.push_async_callback(self._workers.close)
+        if self._worker is not None:
+            self._stack.push_async_callback(self._worker.close)
         await self._stack.enter_async_context(self._supervisor)
         await self._stack.enter_async_context(self._tasks)
+        if self._worker is not None:
+            self._tasks.create_task(self._worker.begin())
         try:
             await self._begin()
         except BaseException:

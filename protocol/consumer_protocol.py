@@ -15,6 +15,7 @@ from protocol.wire import INT16, INT32, UNREADABLE, read_array_length, read_byte
 
 PROTOCOL_TYPE: Final = "consumer"
 VERSION_MAX: Final = 3
+NO_GENERATION: Final = -1
 FIRST_WITH_OWNED: Final = 1
 FIRST_WITH_GENERATION: Final = 2
 FIRST_WITH_RACK: Final = 3
@@ -32,6 +33,8 @@ class ConsumerSubscription:
     version: int
     topics: tuple[str, ...]
     owned: TopicPartitions = ()
+    generation: int = NO_GENERATION
+    """The generation in which the member got what it owns; `NO_GENERATION` where it does not say."""
     rack: str | None = None
 
 
@@ -47,16 +50,17 @@ def read_subscription(metadata: bytes) -> ConsumerSubscription:
     try:
         version, topics, position = _read_first_fields(view)
         owned: TopicPartitions = ()
-        rack = None
+        generation, rack = NO_GENERATION, None
         if version >= FIRST_WITH_OWNED:
             owned, position = _read_partitions(view, position)
         if version >= FIRST_WITH_GENERATION:
+            (generation,) = INT32.unpack_from(view, position)
             position += INT32.size
         if version >= FIRST_WITH_RACK:
             rack, _ = read_nullable_string(view, position, is_flexible=False)
     except (MalformedRequest, *UNREADABLE) as error:
         raise _no_subscription(metadata, error) from error
-    return ConsumerSubscription(version=version, topics=topics, owned=owned, rack=rack)
+    return ConsumerSubscription(version=version, topics=topics, owned=owned, generation=generation, rack=rack)
 
 
 def read_subscribed_topics(metadata: bytes) -> tuple[str, ...]:

@@ -169,6 +169,7 @@ class GarbageCollector:
         if self._failed.is_full or (not plan.first and not plan.last):
             return 0
         await self._ledger.barrier()  # so that the state is no older than the listing
+        await self._check_bucket()
         count = strange_count = 0
         strange_first: ObjectMeta | None = None
         is_complete = True
@@ -185,6 +186,7 @@ class GarbageCollector:
                 strange_first = strange_first or next(iter(strange), None)
                 strange_count += len(strange)
                 is_complete &= len(by_key) == len(page)
+        await self._check_bucket()  # what another bucket lacks is left in this one
         self._strangers.report(strange_count, strange_first)
         self._sessions_listed.update(plan.first)
         # The leftovers of a forgotten session would stay indefinitely. So no session is forgotten while a folder cannot
@@ -192,7 +194,6 @@ class GarbageCollector:
         undeletable = self._failed.sessions
         cleaned = tuple(session for session in plan.last if session not in undeletable and is_complete)
         if cleaned:
-            await self._check_bucket()  # that of the listing: what another one lacks is left in this one
             await self._ledger.propose(ForgetSessions(sessions=cleaned))
         return count
 

@@ -365,12 +365,12 @@ class Metrics:
     def _add_workers(self) -> None:
         self.worker_calls = self._counter(
             "worker_calls",
-            "Archive passes and compactions of more than a row group, by outcome: done by the worker of that role, or "
-            "left to the agent itself.",
+            "Archive passes and compactions of more than a row group, by outcome: done by the worker, or left to the "
+            "agent itself.",
             ("role", "outcome"),
         )
         self.worker_cpu_seconds = self._counter(
-            "worker_cpu_seconds", "Processor time of the calls of workers, which the agent's own lacks.", ("role",)
+            "worker_cpu_seconds", "Processor time of the worker's calls, which the agent's own lacks.", ("role",)
         )
 
     def _add_process(self) -> None:

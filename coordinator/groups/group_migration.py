@@ -25,6 +25,7 @@ from coordinator.groups.consumer_group_copy import FindTopic
 from coordinator.groups.consumer_group_size import classic_fits
 from protocol.consumer_protocol import (
     PROTOCOL_TYPE,
+    ConsumerSubscription,
     NotConsumerProtocol,
     TopicPartitions,
     read_assignment,
@@ -55,8 +56,9 @@ def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
     _check_size(group.members)
     consumer_group = ConsumerGroup(epoch=max(1, group.generation), target_epoch=max(1, group.generation))
     try:
+        claims = {} if group.is_synced else _claims(group, find_topic)
         for member in group.members:
-            _upgrade_member(consumer_group, group, member, find_topic)
+            _upgrade_member(consumer_group, group, member, claims.get(member.member_id), find_topic)
     except NotConsumerProtocol as error:
         raise NotMigratable(f"what its members say cannot be read: {error}") from error
     had = [
@@ -68,19 +70,20 @@ def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
 
 
 def _upgrade_member(
-    consumer_group: ConsumerGroup, group: ClassicGroup, member: ClassicMember, find_topic: FindTopic
+    consumer_group: ConsumerGroup,
+    group: ClassicGroup,
+    member: ClassicMember,
+    claimed: Partitions | None,
+    find_topic: FindTopic,
 ) -> None:
-    subscriptions = {name: read_subscription(metadata) for name, metadata in member.protocols}
-    subscription = subscriptions.get(group.protocol or "")
-    if subscription is None:
-        raise NotMigratable(f"member {member.member_id!r} does not support {group.protocol!r}")
-    if group.is_synced:
+    """`claimed`: what the member goes on reading, where the generation has no assignments yet."""
+    subscription = _subscription(group, member)
+    has = claimed
+    if has is None:
         assignment = read_assignment(member.assignment)
         if assignment.user_data:
             raise NotMigratable("an assignor of its own keeps data in the assignment, which would be lost")
         has = by_id(assignment.partitions, find_topic)
-    else:
-        has = _without(by_id(subscription.owned, find_topic), consumer_group.targets.values())
     epoch = consumer_group.epoch
     consumer_group.members[member.member_id] = ConsumerMember(
         member_id=member.member_id,
@@ -105,21 +108,41 @@ def _upgrade_member(
         consumer_group.targets[member.member_id] = has
 
 
-def _without(claimed: Partitions, others: Iterable[Partitions]) -> Partitions:
-    """The partitions that no other member has: of two that say that they own one, the first one is believed."""
-    had = {(topic_id, index) for rows in others for topic_id, indexes in rows for index in indexes}
-    return partitions(
-        {topic_id: {index for index in indexes if (topic_id, index) not in had} for topic_id, indexes in claimed}
-    )
+def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerSubscription:
+    subscriptions = {name: read_subscription(metadata) for name, metadata in member.protocols}
+    subscription = subscriptions.get(group.protocol or "")
+    if subscription is None:
+        raise NotMigratable(f"member {member.member_id!r} does not support {group.protocol!r}")
+    return subscription
+
+
+def _claims(group: ClassicGroup, find_topic: FindTopic) -> dict[str, Partitions]:
+    """What each member says that it owns. Of two that say so of one partition, that of the newer generation is right.
+
+    Source: AbstractStickyAssignor of Kafka's clients, which judges them alike.
+    """
+    said = [(_subscription(group, member), member.member_id) for member in group.members]
+    taken: set[tuple[TopicId, PartitionIndex]] = set()
+    claims: dict[str, Partitions] = {}
+    for subscription, member_id in sorted(said, key=lambda each: -each[0].generation):
+        owned_rows = by_id(subscription.owned, find_topic)
+        claims[member_id] = partitions(
+            {
+                topic_id: [index for index in indexes if (topic_id, index) not in taken]
+                for topic_id, indexes in owned_rows
+            }
+        )
+        taken |= {(topic_id, index) for topic_id, indexes in owned_rows for index in indexes}
+    return claims
 
 
 def by_id(named: TopicPartitions, find_topic: FindTopic) -> Partitions:
-    """The same by the ids of topics; those of topics that do not exist are left out."""
+    """The same by the ids of topics, without what does not exist."""
     indexes: dict[TopicId, set[PartitionIndex]] = {}
     for name, rows in named:
         topic = find_topic(name)
         if topic is not None:
-            indexes.setdefault(topic[0], set()).update(PartitionIndex(index) for index in rows if index >= 0)
+            indexes.setdefault(topic[0], set()).update(PartitionIndex(row) for row in rows if 0 <= row < topic[1])
     return partitions(indexes)
 
 

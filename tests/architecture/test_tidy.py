@@ -17,6 +17,7 @@ CATCHES_ALL = {
     "agent.lake.topic_work",
     "agent.lake.typed_columns",
     "agent.lake.worker.process",
+    "agent.lake.worker.worker",
     "agent.runtime.supervisor",
     "iceberg_export.external_catalogs.entries",
     "iceberg_export.jobs.rewrite",

@@ -1,9 +1,11 @@
 """The program of a worker: makes one call after the other for its agent, until the agent ends or asks for none.
 
-It is started by `agent.lake.worker.worker`, with a socket that gets a byte and a descriptor for each call, and gives
-the same for each result. What a call raises goes back as text. It writes nothing to the agent's output.
+It is started by `agent.lake.worker.worker`, with a socket that gets a byte and the memory of a message for each call,
+and gives the same for each result; the first one says whether it is ready. What a call raises goes back as text. It
+writes nothing to the agent's output.
 """
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -16,52 +18,72 @@ from pathlib import Path
 from typing import cast
 
 from agent.lake.worker.messages import read_message, write_message
+from agent.lake.worker.program import fingerprint
 from protocol.kernel_folder import choose_kernel_folder
 from protocol.limits import WORKER_IDLE_SECONDS, WORKER_MESSAGE_BYTES_MAX, WORKER_NICENESS
 
-READY = b"+"
 CALL = b"c"
 RESULT = b"r"
 _PR_SET_PDEATHSIG = 1
 """prctl(2): the signal that this process gets when its parent ends."""
+_OOM_SCORE_ADJ = "1000"
+"""proc(5): the kernel ends this process first where memory is short, and its agent last."""
 
 
 def main(descriptor: str, agent_pid: str, kernel_folder: str) -> None:
     """Serve calls. `kernel_folder`: the agent's folder for compiled code; empty for none."""
     _end_with(int(agent_pid))
     os.nice(WORKER_NICENESS)
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE_ADJ)
     choose_kernel_folder(Path(kernel_folder) if kernel_folder else None)
     with socket.socket(fileno=int(descriptor)) as agent:
-        _import()
-        agent.sendall(READY)
+        is_ready = _answer(agent, _made_ready)
         agent.settimeout(WORKER_IDLE_SECONDS)
-        while True:
+        while is_ready:
             try:
                 message, descriptors, _, _ = socket.recv_fds(agent, len(CALL), 1)
             except TimeoutError:
                 return
             if not message or not descriptors:
                 return
-            socket.send_fds(agent, [RESULT], [memory := _result_of(descriptors[0])])
-            os.close(memory)
+            _answer(agent, lambda call=descriptors[0]: _made(call))  # type: ignore[misc]
+    sys.exit(1)
 
 
-def _result_of(call: int) -> int:
-    """Makes the call of a message; returns the message with its result: whether it was made, what came of it, CPU s."""
+def _answer(agent: socket.socket, make: Callable[[], object]) -> bool:
+    """Send what is made, or the text of the exception; returns whether it was made."""
     began_s = time.process_time()
     try:
-        work = cast("Callable[[], object]", read_message(call))
-        result = work()
-    except Exception as error:  # the caller makes the call itself, and meets it there
-        return _message(is_made=False, result=f"{type(error).__name__}: {error}", began_s=began_s)
+        memory = _message(is_made=True, result=make(), began_s=began_s)
+        is_made = True
+    except Exception as error:  # the agent makes the call itself, and meets it there
+        is_made = False
+        memory = _message(is_made=False, result=f"{type(error).__name__}: {error}", began_s=began_s)
     try:
-        return _message(is_made=True, result=result, began_s=began_s)
-    except Exception as error:
-        return _message(is_made=False, result=f"{type(error).__name__}: {error}", began_s=began_s)
+        socket.send_fds(agent, [RESULT], [memory])
+    finally:
+        os.close(memory)
+    return is_made
 
 
 def _message(*, is_made: bool, result: object, began_s: float) -> int:
     return write_message((is_made, result, time.process_time() - began_s), bytes_max=WORKER_MESSAGE_BYTES_MAX)
+
+
+def _made(call: int) -> object:
+    return cast("Callable[[], object]", read_message(call))()
+
+
+def _made_ready() -> object:
+    """Load what calls need, with the kernels: no call waits for that. Returns the program's fingerprint."""
+    import iceberg_export.compaction.writer
+    import iceberg_export.parquet.writer  # noqa: F401
+    from protocol.records.records import warm_kernels
+
+    warm_kernels()
+    gc.freeze()
+    return fingerprint()
 
 
 def _end_with(agent_pid: int) -> None:
@@ -72,13 +94,3 @@ def _end_with(agent_pid: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != agent_pid:
         sys.exit()
-
-
-def _import() -> None:
-    """Load what calls need, with the kernels: no call waits for that."""
-    import iceberg_export.compaction.writer
-    import iceberg_export.parquet.writer  # noqa: F401
-    from protocol.records.records import warm_kernels
-
-    warm_kernels()
-    gc.freeze()

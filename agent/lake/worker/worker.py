@@ -1,4 +1,4 @@
-"""The agent's side of its workers: one process for each role, started once it pays, ended with the agent.
+"""The agent's side of its worker: a process that is started once it pays, and ends with the agent.
 
 Rule: a worker saves time and nothing else. Whatever goes wrong with it, the call is left to the caller, who makes it in
 a thread of the agent: the reasons are in the log.
@@ -7,17 +7,16 @@ a thread of the agent: the reasons are in the log.
 import contextlib
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from pickle import PicklingError
 from typing import Final, TypeVar, cast
 
-import agent
-from agent.lake.worker.messages import TooLarge, read_message, write_message
-from agent.lake.worker.process import CALL, READY
+from agent.lake.worker.messages import read_message, write_message
+from agent.lake.worker.process import CALL
+from agent.lake.worker.program import FOLDER, fingerprint
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import PatientThread
@@ -27,8 +26,8 @@ from protocol.limits import (
     WORKER_CALL_BYTES_MIN,
     WORKER_CALL_SECONDS_MAX,
     WORKER_IDLE_SECONDS,
-    WORKER_MEMORY_LIMIT_MIN,
     WORKER_MESSAGE_BYTES_MAX,
+    WORKER_PAUSE_SECONDS,
 )
 from protocol.records.records import kernels_ready
 
@@ -39,74 +38,69 @@ T = TypeVar("T")
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from agent.lake.worker.process import main; main(*sys.argv[2:])"
 )
-_PACKAGES: Final = str(Path(agent.__file__).parents[1])
-_PAUSE_SECONDS: Final = 60.0
-"""After a worker failed, calls are left to the caller for so long."""
+_END_SECONDS_MAX: Final = 5.0
 
 
-def may_have_workers(memory_limit: int | None) -> bool:
-    """Whether an agent with so much memory has workers. They need Linux's memfd_create(2)."""
-    return hasattr(os, "memfd_create") and (memory_limit is None or memory_limit >= WORKER_MEMORY_LIMIT_MIN)
+class _Failed(Exception):
+    """The worker is of no use any more."""
 
 
-class WorkerProcesses:
-    """A worker for each role. `call` is a `RunElsewhere`; `close` ends them."""
+class WorkerProcess:
+    """One process, which makes one call at a time. `call` is a `RunElsewhere`; `close` ends it."""
 
     def __init__(self, *, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
         self._metrics = metrics
-        self._by_role: dict[str, _WorkerProcess] = {}
+        self._thread = PatientThread("worker")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._fingerprint: str | None = None
+        """That of the program which this agent runs; a worker of another one is of no use."""
+        self._is_ready = False
+        self._is_busy = False
         self._is_closed = False
+        self._asked_s: float | None = None
+        """When the last call was asked for, which was large enough."""
+        self._paused_until_s = float("-inf")
+
+    async def begin(self) -> None:
+        """Note which program this is, at the agent's start: its files may be replaced while it runs."""
+        self._fingerprint = await self._thread.run(fingerprint)
 
     async def call(self, role: str, byte_count: int, work: Callable[[], T], /) -> T:
-        """The result of `work`, made by the role's worker. Raises `LeftToCaller`."""
+        """The result of `work`, made by the worker. Raises `LeftToCaller`."""
         if self._is_closed or byte_count < WORKER_CALL_BYTES_MIN or not kernels_ready():
             raise LeftToCaller("a worker does not pay")
-        worker = self._by_role.get(role)
-        if worker is None:
-            worker = self._by_role[role] = _WorkerProcess(role, clock=self._clock)
         try:
-            result, cpu_seconds = await worker.call(work)
+            self._check_wanted()
+            self._is_busy = True
+            result, cpu_seconds = await self._thread.run(self._call, work)
         except LeftToCaller:
             self._metrics.worker_calls.labels(role, "left").inc()
             raise
+        except RuntimeError as error:  # of the system, which gives no thread
+            self._is_busy = False
+            raise LeftToCaller(str(error)) from error
         self._metrics.worker_calls.labels(role, "done").inc()
         self._metrics.worker_cpu_seconds.labels(role).inc(cpu_seconds)
         return cast("T", result)
 
-    async def close(self) -> None:
-        """End the workers, whatever they do. Later calls are left to their callers."""
-        self._is_closed = True
-        for worker in self._by_role.values():
-            await worker.close()
-
-
-class _WorkerProcess:
-    """One process, and the thread that waits for it: one call at a time."""
-
-    def __init__(self, role: str, *, clock: Clock) -> None:
-        self._role = role
-        self._clock = clock
-        self._thread = PatientThread(f"worker-{role}")
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
-        self._is_ready = False
-        self._is_closed = False
-        self._asked_s: float | None = None
-        """When the last call was asked for, which was large enough."""
-        self._paused_until_s = 0.0
-
-    async def call(self, work: Callable[[], object]) -> tuple[object, float]:
-        """The result of a call, and the processor time that it took. Raises `LeftToCaller`."""
+    def _check_wanted(self) -> None:
+        """Raise `LeftToCaller` where the process is not to be asked, or begun."""
         now_s, asked_s = self._clock.monotonic_s(), self._asked_s
         self._asked_s = now_s
+        # A call that its caller has given up goes on. Nothing waits for it, for a thread would be free.
+        if self._is_busy:
+            raise LeftToCaller("the worker has another call")
         if now_s < self._paused_until_s:
             raise LeftToCaller("the worker failed not long ago")
+        if self._process is not None and self._process.poll() is not None:
+            self._forget()
         if self._process is None and (asked_s is None or now_s - asked_s > WORKER_IDLE_SECONDS):
             raise LeftToCaller("the worker would have too little to do")
-        return await self._thread.run(self._call, work)
 
     async def close(self) -> None:
+        """End the worker, whatever it does. Later calls are left to their callers."""
         self._is_closed = True
         if self._process is not None:
             self._process.kill()
@@ -115,40 +109,49 @@ class _WorkerProcess:
     # In the thread.
 
     def _call(self, work: Callable[[], object]) -> tuple[object, float]:
+        """The result of a call, and the processor time that it took. Raises `LeftToCaller`."""
         try:
             worker = self._ready_socket()
-            memory = _message(work)
+            try:
+                memory = write_message(work, bytes_max=WORKER_MESSAGE_BYTES_MAX)
+            except Exception as error:  # pickling raises anything
+                raise LeftToCaller(f"it cannot be sent: {error}") from error
             try:
                 socket.send_fds(worker, [CALL], [memory])
             finally:
                 os.close(memory)
-            message, descriptors, _, _ = socket.recv_fds(worker, 1, 1)
-            if not message or not descriptors:
-                raise EOFError("it ended")
-            is_made, result, cpu_seconds = cast("tuple[bool, object, float]", read_message(descriptors[0]))
-        except (OSError, EOFError) as error:
+            is_made, result, cpu_seconds = _answer(worker)
+        except LeftToCaller:
+            raise
+        except Exception as error:  # whatever it is, the caller's own call does not depend on it
             self._fail(error)
             raise LeftToCaller(str(error)) from error
+        finally:
+            self._is_busy = False
         if not is_made:
-            log.debug("a worker left a call to the agent", extra={"worker": self._role, "reason": str(result)})
+            log.debug("a worker left a call to the agent", extra={"reason": str(result)})
             raise LeftToCaller(str(result))
         return result, cpu_seconds
 
     def _ready_socket(self) -> socket.socket:
         """The socket of a worker that is ready. Raises `LeftToCaller` while it is getting ready, and begins one."""
-        if self._process is not None and self._process.poll() is not None:
-            self._forget()
         if self._socket is None:
             self._start()
             raise LeftToCaller("the worker is starting")
         if not self._is_ready:
             try:
-                self._is_ready = self._socket.recv(len(READY), socket.MSG_DONTWAIT) == READY
+                is_made, result, _ = _answer(self._socket, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 raise LeftToCaller("the worker is starting") from None
-            if not self._is_ready:
-                raise EOFError("the worker ended at its start")
+            if not is_made:
+                raise _Failed(f"it cannot start: {result}")
+            if result != self._fingerprint:
+                self._is_closed = True
+                raise _Failed(
+                    "its program is another one than that of this agent, which was replaced: restart the agent"
+                )
             self._socket.settimeout(WORKER_CALL_SECONDS_MAX)
+            self._is_ready = True
         return self._socket
 
     def _start(self) -> None:
@@ -159,9 +162,10 @@ class _WorkerProcess:
             folder = kernel_folder()
             words = [str(theirs.fileno()), str(os.getpid()), "" if folder is None else str(folder)]
             try:
-                # Nothing of it may reach the agent's output, whose lines are JSON where the user wants that.
+                # Nothing of it may reach the agent's output, whose lines are JSON where the user wants that. And no
+                # module of the working directory may take the place of another one (-P).
                 self._process = subprocess.Popen(  # noqa: S603 - this program, with arguments of its own
-                    [sys.executable, "-c", _PROGRAM, _PACKAGES, *words],
+                    [sys.executable, "-P", "-c", _PROGRAM, str(FOLDER), *words],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
@@ -174,22 +178,18 @@ class _WorkerProcess:
 
     def _fail(self, error: Exception) -> None:
         """Give the process up after an error; one that had ended by itself, idle, is none."""
-        process, is_idle_end = self._process, False
+        process, status = self._process, None
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                is_idle_end = process.wait(timeout=1) == 0
+                status = process.wait(timeout=_END_SECONDS_MAX if isinstance(error, EOFError) else 0)
         self._forget()
-        if is_idle_end or self._is_closed:
+        if status == 0 or (self._is_closed and not isinstance(error, _Failed)):
             return
-        self._paused_until_s = self._clock.monotonic_s() + _PAUSE_SECONDS
+        self._paused_until_s = self._clock.monotonic_s() + WORKER_PAUSE_SECONDS
+        remedy = "; it may lack memory: give the agent more" if status == -signal.SIGKILL else ""
         log.warning(
-            "a worker failed: the agent does its work itself, and starts another one in a minute. If that happens "
-            "often, give the agent more memory",
-            extra={
-                "worker": self._role,
-                "reason": f"{type(error).__name__}: {error}",
-                "status": None if process is None else process.returncode,
-            },
+            f"the worker failed: the agent does its work itself, and starts another one in a minute{remedy}",
+            extra={"reason": f"{type(error).__name__}: {error}", "status": status},
         )
 
     def _forget(self) -> None:
@@ -202,9 +202,9 @@ class _WorkerProcess:
         self._is_ready = False
 
 
-def _message(work: Callable[[], object]) -> int:
-    """The call's message. Raises `LeftToCaller` where the call cannot be sent, and `OSError`."""
-    try:
-        return write_message(work, bytes_max=WORKER_MESSAGE_BYTES_MAX)
-    except (TooLarge, TypeError, AttributeError, LookupError, PicklingError) as error:
-        raise LeftToCaller(f"it cannot be sent: {error}") from error
+def _answer(worker: socket.socket, flags: int = 0) -> tuple[bool, object, float]:
+    """The worker's next answer. Raises `EOFError` where it has ended, and whatever reading the message raises."""
+    message, descriptors, _, _ = socket.recv_fds(worker, 1, 1, flags)
+    if not message or not descriptors:
+        raise EOFError("it ended")
+    return cast("tuple[bool, object, float]", read_message(descriptors[0]))

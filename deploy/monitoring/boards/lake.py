@@ -62,7 +62,7 @@ LAKE: Final = Board(
                     query("sum by (role) (rate(penstock_worker_cpu_seconds_total[$__rate_interval]))", "{{role}}")
                 ],
                 unit=Unit.CPUS,
-                normal="Below one core for each role and agent. It comes to that of the agents.",
+                normal="Below one core for each agent. It comes on top of that of the agents.",
                 page="monitoring.md",
             ),
             Panel(

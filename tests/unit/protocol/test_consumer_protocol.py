@@ -47,7 +47,7 @@ class TestSubscriptions:
             ),
         )
         found = read_subscription(version.to_bytes(2, "big") + out.getvalue())
-        assert found == ConsumerSubscription(version=3, topics=("t",), owned=(("t", (1,)),), rack="r")
+        assert found == ConsumerSubscription(version=3, topics=("t",), owned=(("t", (1,)),), generation=5, rack="r")
 
     @pytest.mark.parametrize("damaged", [b"", b"part", V0[:-1], b"\xff\xff" + V0[2:], V1[:-1], b"\0\0\xff\xff\xff\xff"])
     def test_what_is_none_is_said_so(self, damaged: bytes) -> None:

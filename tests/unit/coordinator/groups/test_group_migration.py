@@ -91,6 +91,18 @@ class TestUpgrading:
         assert group.targets == {"a": owned(t=[1, 2]), "b": owned(t=[3])}
         assert group.assignment("a").state is MemberState.STABLE
 
+    def test_of_two_claims_that_of_the_newer_generation_is_right(self) -> None:
+        def said(generation: int, indexes: list[int]) -> bytes:
+            with_owned = subscription("t", has={"t": indexes})
+            return b"\0\2" + with_owned[2:] + generation.to_bytes(4, "big", signed=True)
+
+        members = [
+            member(name, [], protocols=(("range", said(generation, [1, 99])), ("sticky", subscription("t"))))
+            for name, generation in (("a", 4), ("b", 9))
+        ]
+        group = upgraded(classic(*members, is_synced=False), TOPICS.find_topic)
+        assert group.targets == {"b": owned(t=[1])}
+
     def test_topics_that_are_gone_are_left_out(self) -> None:
         assignment = write_assignment({"gone": [1], "t": [3]}, 1)
         group = upgraded(classic(member("a", [], assignment=assignment)), TOPICS.find_topic)

@@ -1,4 +1,4 @@
-"""WorkerProcesses, as real processes."""
+"""WorkerProcess, as real processes."""
 
 import asyncio
 import os
@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.lake.worker.worker import WorkerProcesses, _WorkerProcess, may_have_workers
+from agent.config.memory_limit import may_have_worker
+from agent.lake.worker import worker
+from agent.lake.worker.program import PACKAGES, fingerprint
+from agent.lake.worker.worker import WorkerProcess
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
 from iceberg_export.rows.executor import LeftToCaller, left_to_caller
@@ -33,24 +36,21 @@ def _kernels() -> None:
     warm_kernels()
 
 
-async def call(workers: WorkerProcesses, work: Callable[[], object], byte_count: int = WORKER_CALL_BYTES_MIN) -> object:
+async def call(workers: WorkerProcess, work: Callable[[], object], byte_count: int = WORKER_CALL_BYTES_MIN) -> object:
     return await workers.call(ROLE, byte_count, work)
 
 
-def worker_of(workers: WorkerProcesses) -> _WorkerProcess:
-    return workers._by_role[ROLE]
-
-
-def pid_of(workers: WorkerProcesses) -> int:
-    process = worker_of(workers)._process
+def pid_of(workers: WorkerProcess) -> int:
+    process = workers._process
     assert process is not None
     return process.pid
 
 
 @asynccontextmanager
-async def ready_workers() -> AsyncIterator[WorkerProcesses]:
-    """WorkerProcesses whose process for `ROLE` serves calls."""
-    workers = WorkerProcesses(clock=SystemClock(), metrics=Metrics())
+async def ready_workers() -> AsyncIterator[WorkerProcess]:
+    """WorkerProcess whose process for `ROLE` serves calls."""
+    workers = WorkerProcess(clock=SystemClock(), metrics=Metrics())
+    await workers.begin()
     try:
         await until_ready(workers)
         yield workers
@@ -58,7 +58,7 @@ async def ready_workers() -> AsyncIterator[WorkerProcesses]:
         await workers.close()
 
 
-async def until_ready(workers: WorkerProcesses) -> None:
+async def until_ready(workers: WorkerProcess) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         while True:
             try:
@@ -76,6 +76,24 @@ def has_ended(pid: int) -> bool:
     except OSError:
         return True
     return "State:\tZ" in status
+
+
+class Unreadable:
+    """Comes back as an exception."""
+
+    def __reduce__(self) -> tuple[Callable[[], object], tuple[()]]:
+        return _raise, ()
+
+
+def _raise() -> object:
+    raise ValueError("it means nothing here")
+
+
+def mark_and_wait_for(mark: Path) -> None:
+    """A call that lasts until `mark` is gone, which is there once it has begun."""
+    mark.touch()
+    while mark.exists():
+        threading.Event().wait(0.01)
 
 
 def mark_and_sleep(mark: Path) -> None:
@@ -99,10 +117,11 @@ class TestCalls:
             assert await call(workers, os.getpid) == pid
 
     async def test_the_first_call_in_a_while_starts_nothing(self) -> None:
-        workers = WorkerProcesses(clock=SystemClock(), metrics=Metrics())
+        workers = WorkerProcess(clock=SystemClock(), metrics=Metrics())
+        await workers.begin()
         with pytest.raises(LeftToCaller, match="too little to do"):
             await call(workers, os.getpid)
-        assert worker_of(workers)._process is None
+        assert workers._process is None
         await workers.close()
 
     async def test_what_raises_cannot_be_sent_or_needs_memory_is_left_and_the_process_stays(self) -> None:
@@ -118,6 +137,67 @@ class TestCalls:
                 await call(workers, threading.Lock)
             assert await call(workers, os.getpid) == pid
 
+    async def test_while_it_has_a_call_others_are_left_also_where_that_was_given_up(self, tmp_path: Path) -> None:
+        async with ready_workers() as workers:
+            calling = asyncio.create_task(call(workers, partial(mark_and_wait_for, mark := tmp_path / "begun")))
+            await until(mark.exists, SECONDS_MAX)
+            calling.cancel()
+            with pytest.raises(LeftToCaller, match="another call"):
+                await call(workers, os.getpid)
+            mark.unlink()
+            await until(lambda: not workers._is_busy, SECONDS_MAX)
+            assert await call(workers, os.getpid) == pid_of(workers)
+
+    async def test_an_answer_that_cannot_be_read_is_none(self, caplog: pytest.LogCaptureFixture) -> None:
+        async with ready_workers() as workers:
+            with pytest.raises(LeftToCaller, match="it means nothing here"):
+                await call(workers, Unreadable)
+        (warning,) = caplog.records
+        assert "it means nothing here" in vars(warning)["reason"]
+
+
+class TestStarts:
+    async def test_no_module_of_the_working_directory_takes_the_place_of_another(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "queue.py").write_text("raise SystemExit(3)")
+        monkeypatch.chdir(tmp_path)
+        async with ready_workers():
+            pass
+
+    async def test_one_of_another_program_makes_no_call(
+        self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """An upgrade in place: what the agent loaded is not what lies there now."""
+        workers = WorkerProcess(clock=SystemClock(), metrics=Metrics())
+        monkeypatch.setattr(worker, "fingerprint", lambda: "of before")
+        await workers.begin()
+        with pytest.raises(LeftToCaller):
+            await call(workers, os.getpid)
+        async with asyncio.timeout(SECONDS_MAX):
+            while not caplog.records:
+                with pytest.raises(LeftToCaller):
+                    await call(workers, os.getpid)
+                await asyncio.to_thread(threading.Event().wait, 0.05)
+        assert "restart the agent" in vars(caplog.records[0])["reason"]
+        with pytest.raises(LeftToCaller, match="does not pay"):
+            await call(workers, os.getpid)
+        await workers.close()
+
+    def test_a_fingerprint_is_of_all_modules(self, tmp_path: Path) -> None:
+        for package in PACKAGES:
+            (tmp_path / package / "room").mkdir(parents=True)
+            (tmp_path / package / "room" / "module.py").write_text("x = 1")
+        before = fingerprint(tmp_path)
+        (tmp_path / "agent" / "room" / "__pycache__").mkdir()
+        assert fingerprint(tmp_path) == before
+        (tmp_path / "txn" / "room" / "module.py").write_text("x = 2 ")
+        assert fingerprint(tmp_path) != before
+
+    async def test_the_kernel_ends_it_before_the_agent(self) -> None:
+        async with ready_workers() as workers:
+            assert await call(workers, Path("/proc/self/oom_score_adj").read_text) == "1000\n"
+
 
 class TestEnds:
     async def test_a_process_that_is_killed_leaves_its_call_and_another_one_waits(
@@ -132,6 +212,7 @@ class TestEnds:
             with pytest.raises(LeftToCaller, match="not long ago"):
                 await call(workers, os.getpid)
         (warning,) = caplog.records
+        assert "give the agent more" in warning.message
         assert "the agent does its work itself" in warning.message
         assert vars(warning)["status"] == -signal.SIGKILL
 
@@ -180,7 +261,15 @@ async def busy_agent() -> None:
         await call(workers, partial(time.sleep, SECONDS_MAX))
 
 
-def test_an_agent_with_little_memory_has_none() -> None:
-    assert may_have_workers(None)
-    assert may_have_workers(WORKER_MEMORY_LIMIT_MIN)
-    assert not may_have_workers(WORKER_MEMORY_LIMIT_MIN - 1)
+@pytest.mark.parametrize(
+    ("limit", "processes", "has_worker"),
+    [
+        (None, 8, True),
+        (WORKER_MEMORY_LIMIT_MIN, 1, True),
+        (WORKER_MEMORY_LIMIT_MIN - 1, 1, False),
+        (2 * WORKER_MEMORY_LIMIT_MIN, 2, True),
+        (2 * WORKER_MEMORY_LIMIT_MIN, 3, False),
+    ],
+)
+def test_agents_with_little_memory_have_none(limit: int | None, processes: int, *, has_worker: bool) -> None:
+    assert may_have_worker(limit, processes) is has_worker
