@@ -182,7 +182,7 @@ class ApplyLoop:
                 for waiter in waiters:
                     if not waiter.done():
                         waiter.set_exception(error)
-                        waiter.exception()  # mark it as retrieved: whoever shielded it may have given up
+                        waiter.exception()  # mark it as retrieved: the caller that shielded it may have given up
                 continue
             await self.reach(head.position)
             for waiter in waiters:
