@@ -63,7 +63,7 @@ def show(lab: Lab, seconds: float) -> None:
     enter = lab.folder / "enter"
     say(f"bootstrap  {service}:9092   http {service}:9644   bucket {STORE_ENDPOINT}")
     say(f"ready after {seconds:.0f} s, {lab.memory_bytes() / 1e6:.0f} MB; logs are in {lab.programs.logs}")
-    say(f"\n  {enter} kubectl get pods --all-namespaces\n  {enter}    a shell there\n\nCtrl-C ends all of it, within about a minute.")
+    say(f"\n  {enter} kubectl get pods --all-namespaces\n  {enter}    a shell there\n\nCtrl-C ends all of it.")
 
 
 if __name__ == "__main__":
