@@ -33,7 +33,7 @@ from agent.runtime.ids import Ids
 from agent.runtime.loop_lag import observe_loop_lag
 from agent.runtime.metrics import Metrics
 from agent.runtime.notices import Notice, NoticeKind
-from agent.runtime.start_waits import StartWaits
+from agent.runtime.start_waits import NOT_READY, StartWaits
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
 from agent.security.authentication import ConnectionAuthenticator
@@ -68,6 +68,8 @@ from protocol.records.records import kernels_ready
 from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
+
+DRAINED = f"{NOT_READY}: the agent is drained, and other agents serve its clients"
 
 
 class Agent:
@@ -317,6 +319,7 @@ class Agent:
                 is_allowed_without_acls=authorizer.settings.is_allowed_without_acls,
             ),
             is_ready=lambda: self.is_serving,
+            not_ready_line=lambda: self.not_ready_line,
             notices=self.notices,
             status=self.status,
             ledger=services.ledger,
@@ -354,6 +357,12 @@ class Agent:
     def is_serving(self) -> bool:
         """Whether clients should come: it is ready, and no spare that others serve for."""
         return self.is_ready and not self.broker.services.draining.is_redirecting
+
+    @property
+    def not_ready_line(self) -> str:
+        """The line of `/ready` while the agent does not serve: it starts, was drained, or is stopping."""
+        # A spare is ready all the time. Of the others the start's waits know which of the two it is.
+        return DRAINED if self.is_ready else self._waits.line
 
     def _http_url(self) -> str | None:
         """The URL of the HTTP port for people and other agents, once it is bound."""

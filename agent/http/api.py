@@ -166,13 +166,11 @@ class _HttpApi:
 
     async def ready(self, _: Request) -> Response:
         if self._services.is_ready():
-            # During an outage the agent still serves reads, so it stays ready. The body names the kind of the outage,
-            # and no more: it answers strangers.
+            # During an outage the agent still serves reads, so it stays ready, and the body does not name the outage:
+            # metrics and the log do. Warnings are there by their kinds, and no more: it answers strangers.
             kinds = dict.fromkeys(notice.kind.value for notice in self._services.notices())
             return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *kinds)))
-        return PlainTextResponse(
-            "not ready: the agent has not finished its first sync, or is draining\n", status_code=503
-        )
+        return PlainTextResponse(f"{self._services.not_ready_line()}\n", status_code=503)
 
     async def metrics(self, _: Request) -> Response:
         self._services.metrics.is_ready.set(self._services.is_ready())

@@ -46,6 +46,8 @@ class StartServices:
 class AdminServices:
     is_ready: Callable[[], bool]
     """False before the first sync and while draining only (architecture: names that do not change)."""
+    not_ready_line: Callable[[], str]
+    """The line of `/ready` while `is_ready` is false: the one reason for it, without names or addresses."""
     notices: Callable[[], Sequence[Notice]]
     """The conditions that an operator must act on although the agent serves."""
     status: Callable[[], Mapping[str, object]]

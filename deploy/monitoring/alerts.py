@@ -3,6 +3,9 @@
 Rule: metrics of the whole cluster come from the maintenance leader alone, so `max` and `sum` by job hold over its
 handover. Every alert is of one cluster, which is one `job`. Each has a section of its name in
 docs/operations/alerts.md.
+
+Rule: what has to last lasts longer than the range of its rates. Otherwise a moment's fault, which its range remembers,
+would be reported long after its end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -126,9 +129,9 @@ ALERTS: Final[Sequence[Alert]] = (
     Alert(
         name="ProduceRejected",
         expression=(
-            "sum by (job, error) (rate(penstock_produce_batches_rejected_total[10m])) / on (job) group_left () "
-            "(sum by (job) (rate(penstock_produce_batches_rejected_total[10m])) "
-            "+ sum by (job) (rate(penstock_produce_batches_total[10m]))) > 0.01"
+            "sum by (job, error) (rate(penstock_produce_batches_rejected_total[5m])) / on (job) group_left () "
+            "(sum by (job) (rate(penstock_produce_batches_rejected_total[5m])) "
+            "+ sum by (job) (rate(penstock_produce_batches_total[5m]))) > 0.01"
         ),
         lasting="10m",
         summary="{{ $value | humanizePercentage }} of all record batches are rejected with {{ $labels.error }}.",
@@ -136,15 +139,15 @@ ALERTS: Final[Sequence[Alert]] = (
     Alert(
         name="StoreErrors",
         expression=(
-            'sum by (job, operation) (rate(penstock_store_errors_total{reason!="cancelled"}[10m])) '
-            "/ sum by (job, operation) (rate(penstock_store_requests_total[10m])) > 0.05"
+            'sum by (job, operation) (rate(penstock_store_errors_total{reason!="cancelled"}[5m])) '
+            "/ sum by (job, operation) (rate(penstock_store_requests_total[5m])) > 0.05"
         ),
         lasting="10m",
         summary="{{ $value | humanizePercentage }} of the bucket's {{ $labels.operation }} requests fail.",
     ),
     Alert(
         name="StoreThrottled",
-        expression='sum by (job) (rate(penstock_store_errors_total{reason="throttled"}[10m])) > 0.1',
+        expression='sum by (job) (rate(penstock_store_errors_total{reason="throttled"}[5m])) > 0.1',
         lasting="15m",
         summary="The bucket throttles {{ $value | humanize }} requests a second.",
     ),
@@ -182,7 +185,8 @@ ALERTS: Final[Sequence[Alert]] = (
     ),
     Alert(
         name="ArchiveFails",
-        expression='sum by (job) (increase(penstock_archive_passes_total{outcome="failed"}[30m])) > 0',
+        # A topic that fails is tried again after up to ten minutes, and a range has to have one of these passes.
+        expression='sum by (job) (increase(penstock_archive_passes_total{outcome="failed"}[15m])) > 0',
         lasting="30m",
         summary="Archive passes fail: records stay in the intake, and tables fall behind.",
     ),

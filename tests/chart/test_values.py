@@ -164,14 +164,14 @@ def test_a_broker_config_has_the_type_of_kafkas() -> None:
     "name", ["listener.name.internal.ssl.cipher.suites", "listener.name.external.connections.max.reauth.ms"]
 )
 def test_a_config_of_one_listener_is_accepted(name: str) -> None:
-    pattern, secrets = SCHEMA["properties"]["kafka"]["patternProperties"]
+    pattern, secrets, _parts = SCHEMA["properties"]["kafka"]["patternProperties"]
     assert re.search(pattern, name)
     assert not re.search(secrets, name)
     assert security_spec(name) is not None
 
 
 def test_a_secret_of_one_listener_is_rejected_and_its_file_is_not() -> None:
-    _pattern, secrets = SCHEMA["properties"]["kafka"]["patternProperties"]
+    _pattern, secrets, _parts = SCHEMA["properties"]["kafka"]["patternProperties"]
     assert is_absent(SCHEMA["properties"]["kafka"]["patternProperties"][secrets])
     for config in LISTENER_CONFIGS:
         name = f"listener.name.internal.{config}"
@@ -179,9 +179,18 @@ def test_a_secret_of_one_listener_is_rejected_and_its_file_is_not() -> None:
         assert not re.search(secrets, f"{name}.file")
 
 
+def test_the_first_part_of_a_configs_name_says_that_dots_are_part_of_it() -> None:
+    configs = SCHEMA["properties"]["kafka"]
+    _pattern, _secrets, parts = configs["patternProperties"]
+    assert is_absent(configs["patternProperties"][parts])
+    firsts = {name.partition(".")[0] for name in configs["properties"] if "." in name}
+    assert parts == f"^({'|'.join(sorted(firsts))})$"
+    assert not firsts & configs["properties"].keys()
+
+
 @pytest.mark.parametrize("word", ["@hourly", "@midnight", "@yearly", "@annually", "*/5 2-4 * JAN MON", "0 3 ? * 0"])
 def test_a_schedule_has_the_words_of_kubernetes(word: str) -> None:
-    assert re.search(SCHEMA["properties"]["audit"]["properties"]["schedule"]["pattern"], word)
+    assert re.search(SCHEMA["properties"]["audit"]["properties"]["schedule"]["if"]["pattern"], word)
 
 
 def test_rights_have_kafkas_words() -> None:

@@ -22,7 +22,7 @@ from tools.kube_lab.nodes import NODES, POD_LOGS, LabNode, import_images
 from tools.kube_lab.pod_logs import kept_pod_logs
 from tools.kube_lab.programs import LabPrograms
 from tools.kubernetes.helm import helm_program, kubectl_program
-from tools.steps import ROOT, SetupFailed
+from tools.steps import ROOT, SetupFailed, say
 
 CHART = ROOT / "deploy" / "chart"
 VALUES = Path(__file__).with_name("values.yaml")
@@ -178,6 +178,7 @@ def running_lab(folder: Path, image: PenstockImage, others: Sequence[PenstockIma
                 with private_names(lab.resolver), kept_pod_logs(pods, programs.logs / "pods"):
                     yield lab
         finally:
+            say("the lab ends: deleting its state may take a minute")
             _remove(folder, programs)
 
 

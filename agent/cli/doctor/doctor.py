@@ -15,6 +15,7 @@ from agent.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.cli.option_flags import with_option_flags
 from agent.cli.output import counted
 from agent.cli.server_flags import CommandConfigOption
+from agent.config.option_sources import gather
 from agent.config.settings import CliCommand, InvalidSettings, load_settings
 
 HELP = (
@@ -35,9 +36,8 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
     from agent.cli.doctor.secret_checks import check_secret_files
     from agent.ledger.open_ledger import before_takeover
 
-    is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
     try:
-        settings = load_settings(CliCommand.AGENT if is_cluster else CliCommand.RUN, values, config_path=config)
+        settings = load_settings(_command(config, values), values, config_path=config)
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
 
@@ -76,6 +76,11 @@ def _doctor(config: str | None, values: Mapping[str, object], *, command_config:
     asyncio.run(remote())
     if failed:
         raise CommandFailed(f"{counted(failed, 'check')} failed", exit_code=EXIT_FAILED)
+
+
+def _command(config: str | None, values: Mapping[str, object]) -> CliCommand:
+    """Whose settings these are: an agent's where any source names a ledger. Raises `InvalidSettings`."""
+    return CliCommand.AGENT if "ledger" in gather(values, os.environ, config) else CliCommand.RUN
 
 
 def _security(command_config: str | None) -> ClientSecurity | None:

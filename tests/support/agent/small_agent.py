@@ -202,6 +202,7 @@ class SmallAgent:
         self.start_services = StartServices(waits=self.waits, metrics=metrics, clock=SystemClock())
         self.services = AdminServices(
             is_ready=lambda: self.is_ready,
+            not_ready_line=lambda: self.waits.line,
             notices=lambda: self.noticed,
             status=lambda: {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"], **self.status_more},
             ledger=self.ledger,

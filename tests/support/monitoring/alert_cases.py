@@ -197,6 +197,12 @@ CASES: Final[Sequence[Case]] = (
         "25m",
         {with_labels(REJECTED, error="MESSAGE_TOO_LARGE"): "0+5x30", BATCHES: "0+995x30"},
     ),
+    quiet(  # A fault of three minutes, which a range as long as `for` would report at its end.
+        "ProduceRejected",
+        "ticket",
+        "15m",
+        {with_labels(REJECTED, error="NOT_LEADER_OR_FOLLOWER"): "0x4 300 600 900x30", BATCHES: "0+1000x30"},
+    ),
     fires(
         "StoreErrors",
         "ticket",
@@ -211,6 +217,12 @@ CASES: Final[Sequence[Case]] = (
         "25m",
         {with_labels(ERRORS, operation="put", reason="cancelled"): "0+50x30", REQUESTS: "0+100x30"},
     ),
+    quiet(
+        "StoreErrors",
+        "ticket",
+        "15m",
+        {with_labels(ERRORS, operation="put", reason="timeout"): "0x4 100 200 300x30", REQUESTS: "0+100x30"},
+    ),
     fires(
         "StoreThrottled",
         "ticket",
@@ -219,6 +231,12 @@ CASES: Final[Sequence[Case]] = (
         {with_labels(ERRORS, operation="put", reason="throttled"): "0+60x40"},
     ),
     quiet("StoreThrottled", "ticket", "30m", {with_labels(ERRORS, operation="put", reason="timeout"): "0+60x40"}),
+    quiet(
+        "StoreThrottled",
+        "ticket",
+        "22m",
+        {with_labels(ERRORS, operation="put", reason="throttled"): "0x4 0+60x9 540x40"},
+    ),
     fires(
         "GroupLag",
         "ticket",
@@ -275,6 +293,22 @@ CASES: Final[Sequence[Case]] = (
             with_labels("penstock_archive_passes_total", outcome="failed"): "0x10 1x60",
             with_labels("penstock_archive_passes_total", outcome="done"): "0+1x60",
         },
+    ),
+    quiet(
+        "ArchiveFails",
+        "ticket",
+        "41m",
+        {
+            with_labels("penstock_archive_passes_total", outcome="failed"): "0x10 1 1 2x60",
+            with_labels("penstock_archive_passes_total", outcome="done"): "0+1x60",
+        },
+    ),
+    fires(  # One topic, which is tried again after ten minutes.
+        "ArchiveFails",
+        "ticket",
+        "50m",
+        "Archive passes fail: records stay in the intake, and tables fall behind.",
+        {with_labels("penstock_archive_passes_total", outcome="failed"): "0x5 1x10 2x10 3x10 4x10 5x10"},
     ),
     fires(
         "TableBehind",

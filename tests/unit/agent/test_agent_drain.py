@@ -54,6 +54,7 @@ async def test_an_agent_that_is_not_alone_tells_that_it_drains_before_its_sessio
         session = SessionId(int(str(leaving.status()["session"])))
         await leaving.drain()
         assert not leaving.is_ready
+        assert leaving.not_ready_line == "not ready: the agent is stopping"
         assert drains_and_ends(core) == [StartDrain(session=session), EndSession(session=session)]
         await staying.drain()
 
@@ -80,6 +81,7 @@ async def test_an_agent_that_is_asked_drains_and_serves_again_once_it_is_alone(
         assert drains_and_ends(core) == [StartDrain(session=session)]
         assert [broker.node_id for broker in staying.broker.services.brokers("PLAINTEXT")] == [staying.broker.node_id]
         await until(lambda: not spare.is_serving)
+        assert spare.not_ready_line == "not ready: the agent is drained, and other agents serve its clients"
         await staying.drain()
         await spare.broker.services.ledger.barrier()
         await until(lambda: spare.is_serving)

@@ -64,6 +64,24 @@ def test_what_was_asked_wrongly_is_explained(arguments: list[str], words: str) -
     assert error.exit_code == EXIT_USAGE
 
 
+@pytest.mark.parametrize("source", ["flag", "environment", "file"])
+def test_the_doctor_takes_settings_with_a_ledger_for_those_of_an_agent(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, file, arguments = "etcd://127.0.0.1:1/c", tmp_path / "penstock.toml", ["doctor"]
+    text = 'listen = ["A://127.0.0.1:0", "RELAY://127.0.0.1:0"]\n'
+    match source:
+        case "flag":
+            arguments += ["--ledger", url]
+        case "environment":
+            monkeypatch.setenv("PENSTOCK_LEDGER", url)
+        case _:
+            text += f'ledger = "{url}"\n'
+    file.write_text(text)
+    monkeypatch.setenv("PENSTOCK_CONFIG", str(file))
+    assert "penstock agent needs --store" in str(failure(*arguments))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -119,6 +119,17 @@ async def test_by_loopback_open_metrics_are_asked_by_names_of_this_machine(
     assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/metrics")).status == status
 
 
+@pytest.mark.parametrize("is_finished", [False, True])
+async def test_an_agent_that_is_not_ready_says_one_reason(*, is_finished: bool) -> None:
+    agent = SmallAgent()
+    agent.is_ready = False
+    if is_finished:
+        agent.waits.finish()
+    answer = await AsgiClient(app=http_app(agent))("GET", "/ready")
+    reason = "is stopping" if is_finished else "starts"
+    assert (answer.status, answer.body) == (503, f"not ready: the agent {reason}\n".encode())
+
+
 @pytest.mark.parametrize(("rules", "status"), [(RULES_SECURITY, 200), (RULES_CHECKED_ENTRIES, 503)])
 async def test_acls_of_a_recovery_are_confirmed_where_the_rules_have_them(rules: int, status: int) -> None:
     agent = SmallAgent()
