@@ -26,7 +26,7 @@ from agent.http.services import AdminServices
 from agent.http.tail_urls import TailUrls, tail_urls
 from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
 from agent.lake.topic_work import REMEDY_DAMAGED
-from agent.lake.worker.worker import WorkerProcess
+from agent.lake.worker.worker import PassWorker
 from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -100,7 +100,7 @@ class Agent:
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
-        self._worker = WorkerProcess(clock=clock, metrics=metrics) if settings.has_worker else None
+        self._worker = PassWorker(clock=clock, metrics=metrics) if settings.has_worker else None
         self.broker = Broker(
             settings=settings,
             identity=identity,

@@ -117,7 +117,7 @@ def _subscription(group: ClassicGroup, member: ClassicMember) -> ConsumerSubscri
 
 
 def _claims(group: ClassicGroup, find_topic: FindTopic) -> dict[str, Partitions]:
-    """What each member says that it owns. Of two that say so of one partition, that of the newer generation is right.
+    """The partitions that each member says it owns. Of two claims of one partition the newer generation is right.
 
     Source: AbstractStickyAssignor of Kafka's clients, which judges them alike.
     """

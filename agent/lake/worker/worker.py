@@ -38,14 +38,14 @@ T = TypeVar("T")
 _PROGRAM: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from agent.lake.worker.process import main; main(*sys.argv[2:])"
 )
-_END_SECONDS_MAX: Final = 5.0
+_END_SECONDS: Final = 5.0
 
 
 class _Failed(Exception):
     """The worker is of no use any more."""
 
 
-class WorkerProcess:
+class PassWorker:
     """One process, which makes one call at a time. `call` is a `RunElsewhere`; `close` ends it."""
 
     def __init__(self, *, clock: Clock, metrics: Metrics) -> None:
@@ -181,7 +181,7 @@ class WorkerProcess:
         process, status = self._process, None
         if process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                status = process.wait(timeout=_END_SECONDS_MAX if isinstance(error, EOFError) else 0)
+                status = process.wait(timeout=_END_SECONDS if isinstance(error, EOFError) else 0)
         self._forget()
         if status == 0 or (self._is_closed and not isinstance(error, _Failed)):
             return

@@ -1,4 +1,4 @@
-"""WorkerProcess, as real processes."""
+"""PassWorker, as real processes."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ import pytest
 from agent.config.memory_limit import may_have_worker
 from agent.lake.worker import worker
 from agent.lake.worker.program import PACKAGES, fingerprint
-from agent.lake.worker.worker import WorkerProcess
+from agent.lake.worker.worker import PassWorker
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
 from iceberg_export.rows.executor import LeftToCaller, left_to_caller
@@ -36,20 +36,20 @@ def _kernels() -> None:
     warm_kernels()
 
 
-async def call(workers: WorkerProcess, work: Callable[[], object], byte_count: int = WORKER_CALL_BYTES_MIN) -> object:
+async def call(workers: PassWorker, work: Callable[[], object], byte_count: int = WORKER_CALL_BYTES_MIN) -> object:
     return await workers.call(ROLE, byte_count, work)
 
 
-def pid_of(workers: WorkerProcess) -> int:
+def pid_of(workers: PassWorker) -> int:
     process = workers._process
     assert process is not None
     return process.pid
 
 
 @asynccontextmanager
-async def ready_workers() -> AsyncIterator[WorkerProcess]:
-    """WorkerProcess whose process for `ROLE` serves calls."""
-    workers = WorkerProcess(clock=SystemClock(), metrics=Metrics())
+async def ready_workers() -> AsyncIterator[PassWorker]:
+    """PassWorker whose process for `ROLE` serves calls."""
+    workers = PassWorker(clock=SystemClock(), metrics=Metrics())
     await workers.begin()
     try:
         await until_ready(workers)
@@ -58,7 +58,7 @@ async def ready_workers() -> AsyncIterator[WorkerProcess]:
         await workers.close()
 
 
-async def until_ready(workers: WorkerProcess) -> None:
+async def until_ready(workers: PassWorker) -> None:
     async with asyncio.timeout(SECONDS_MAX):
         while True:
             try:
@@ -117,7 +117,7 @@ class TestCalls:
             assert await call(workers, os.getpid) == pid
 
     async def test_the_first_call_in_a_while_starts_nothing(self) -> None:
-        workers = WorkerProcess(clock=SystemClock(), metrics=Metrics())
+        workers = PassWorker(clock=SystemClock(), metrics=Metrics())
         await workers.begin()
         with pytest.raises(LeftToCaller, match="too little to do"):
             await call(workers, os.getpid)
@@ -169,7 +169,7 @@ class TestStarts:
         self, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """An upgrade in place: what the agent loaded is not what lies there now."""
-        workers = WorkerProcess(clock=SystemClock(), metrics=Metrics())
+        workers = PassWorker(clock=SystemClock(), metrics=Metrics())
         monkeypatch.setattr(worker, "fingerprint", lambda: "of before")
         await workers.begin()
         with pytest.raises(LeftToCaller):
