@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -47,7 +48,7 @@ def main(descriptor: str, agent_pid: str, kernel_folder: str) -> None:
                 return
             if not message or not descriptors:
                 return
-            _answer(agent, lambda call=descriptors[0]: _made(call))  # type: ignore[misc]
+            _answer(agent, partial(_made, descriptors[0]))
     sys.exit(1)
 
 

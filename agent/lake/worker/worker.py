@@ -73,13 +73,11 @@ class PassWorker:
             raise LeftToCaller("a worker does not pay")
         try:
             self._check_wanted()
-            self._is_busy = True
             result, cpu_seconds = await self._thread.run(self._call, work)
         except LeftToCaller:
             self._metrics.worker_calls.labels(role, "left").inc()
             raise
         except RuntimeError as error:  # of the system, which gives no thread
-            self._is_busy = False
             raise LeftToCaller(str(error)) from error
         self._metrics.worker_calls.labels(role, "done").inc()
         self._metrics.worker_cpu_seconds.labels(role).inc(cpu_seconds)
@@ -110,6 +108,7 @@ class PassWorker:
 
     def _call(self, work: Callable[[], object]) -> tuple[object, float]:
         """The result of a call, and the processor time that it took. Raises `LeftToCaller`."""
+        self._is_busy = True  # here, because a call that is cancelled before its turn is not made
         try:
             worker = self._ready_socket()
             try:
