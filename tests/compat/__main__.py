@@ -38,6 +38,8 @@ def main() -> int:
     is_passed = True
     try:
         for suite in [suite for suite in SUITES if suite.name in options.suites]:
+            if options.one_address and not suite.of_groups:
+                continue  # conversations with one agent, which others answer behind one address
             for agents_count in [suite.kafka_brokers_count] if options.kafka else options.agents:
                 is_passed &= _run_suite(suite, agents_count, folder / f"{suite.name}-{agents_count}", options)
     except KeyboardInterrupt:
