@@ -34,7 +34,7 @@ from protocol.types import SessionId
 from storage.refs import TAIL_KEY, session_of_key
 from tests.simulation.audit.auditor import Auditor
 from tests.simulation.audit.group_auditor import GroupAuditor
-from tests.simulation.audit.leaks import leaks, left_by_live_sessions
+from tests.simulation.audit.leaks import leaks, left_by_live_sessions, put_behind_recovery
 from tests.simulation.audit.log_starts import LogStarts
 from tests.simulation.audit.producer_entries import CHECK_SECONDS, ProducerEntries
 from tests.simulation.audit.tables import table_faults
@@ -446,13 +446,13 @@ class _World:
 
     def _orphans(self) -> list[str]:
         """Objects that nobody refers to: of sessions that are over, or referred to before and not known as released."""
-        truth = self._ledger.truth
-        state = truth.state
+        truth, state = self._ledger.truth, self._ledger.truth.state
         sessions = {key: session_of_key(key) for key in self._bucket.objects if key not in state.object_ids}
+        strange = put_behind_recovery(self._bucket, truth, self._ledger.trusted_s)
         return [
             key
             for key, session in sessions.items()
-            if (session is not None and session not in state.sessions)
+            if (session is not None and session not in state.sessions and key not in strange)
             or (key in truth.referred and key not in state.released and key not in self._bucket.deleted_s)
         ]
 

@@ -38,3 +38,15 @@ def leaks(bucket: SimulatedBucket, truth: Truth, agents: Sequence[AgentInWorld],
         if is_certain and not is_excused and key not in bucket.unwanted:
             found.append(key)
     return found
+
+
+def put_behind_recovery(bucket: SimulatedBucket, truth: Truth, trusted_s: float | None) -> frozenset[str]:
+    """The keys that agents of the ledger before put once it had been recovered, at `trusted_s`: of sessions that this
+    ledger does not know. They are left alone, and reported."""
+    if trusted_s is None or trusted_s <= 0:
+        return frozenset()
+    return frozenset(
+        key
+        for key, stored in bucket.objects.items()
+        if stored.put_s > trusted_s and session_of_key(key) not in truth.state.sessions_ended
+    )
