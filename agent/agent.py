@@ -26,7 +26,6 @@ from agent.http.services import AdminServices
 from agent.http.tail_urls import TailUrls, tail_urls
 from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
 from agent.lake.topic_work import REMEDY_DAMAGED
-from agent.lake.worker.worker import PassWorker
 from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -61,7 +60,6 @@ from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
-from iceberg_export.rows.executor import nowhere_else
 from iceberg_export.rows.kernels import KERNELS
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records.records import kernels_ready
@@ -100,7 +98,6 @@ class Agent:
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
-        self._worker = PassWorker(clock=clock, metrics=metrics) if settings.has_worker else None
         self.broker = Broker(
             settings=settings,
             identity=identity,
@@ -114,7 +111,6 @@ class Agent:
             supervisor=self._supervisor,
             waits=waits,
             is_disk_full=lambda: reserves is not None and reserves.is_full,
-            run_elsewhere=nowhere_else if self._worker is None else self._worker.call,
         )
         self._store = store
         self._metrics = metrics
@@ -137,12 +133,8 @@ class Agent:
         self._digest_key = ids.new_uuid() + ids.new_uuid()
 
     async def __aenter__(self) -> Self:
-        if self._worker is not None:
-            self._stack.push_async_callback(self._worker.close)
         await self._stack.enter_async_context(self._supervisor)
         await self._stack.enter_async_context(self._tasks)
-        if self._worker is not None:
-            self._tasks.create_task(self._worker.begin())
         try:
             await self._begin()
         except BaseException:

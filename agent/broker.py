@@ -50,7 +50,6 @@ from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerIdentity
 from coordinator.state.state import ClusterState
-from iceberg_export.rows.executor import RunElsewhere, nowhere_else
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, REQUESTED_DRAIN_CHECK_INTERVAL_S
 from protocol.types import SessionId
 from storage.object_store import ObjectStore
@@ -89,10 +88,8 @@ class Broker:
         supervisor: Supervisor,
         waits: StartWaits | None = None,
         is_disk_full: Callable[[], bool] = lambda: False,
-        run_elsewhere: RunElsewhere = nowhere_else,
     ) -> None:
-        """`waits`: those of the agent's start. `is_disk_full`: whether records are rejected for want of room.
-        `run_elsewhere`: makes calls for archive passes and compactions in other processes."""
+        """`waits`: those of the agent's start. `is_disk_full`: whether records are rejected for want of room."""
         self._is_disk_full = is_disk_full
         self._waits = waits
         self._settings = settings
@@ -129,7 +126,6 @@ class Broker:
             proposed_time=self._clock_check.proposed_time,
             is_authorizer_enabled=settings.authorizer.is_enabled,
             is_bucket_ours=self._bucket_watch.is_ours,
-            run_elsewhere=run_elsewhere,
         )
         self._maintenance_leader = MaintenanceLeader(ledger=self._ledger, clock=clock, ids=ids)
 

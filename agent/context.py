@@ -10,7 +10,6 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
-from iceberg_export.rows.executor import RunElsewhere, nowhere_else
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 
@@ -30,7 +29,5 @@ class AgentContext:
     """The wall clock's time; None while this machine's clock is not trusted (safety rules S2, S21)."""
     is_authorizer_enabled: bool = False
     """Whether rights hold: then a topic's table shows no schema of other topics' subjects."""
-    run_elsewhere: RunElsewhere = nowhere_else
-    """Makes calls for archive passes and compactions in other processes, where the agent has some."""
     is_bucket_ours: Callable[[], Awaitable[bool]]
     """Whether the bucket names this ledger: nothing is deleted from another one (safety rule S9)."""

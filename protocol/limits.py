@@ -954,21 +954,6 @@ GC_FAILED_KEYS_MAX = 100_000
 # The agent's process.
 CPU_THREADS_MAX = 4
 """Threads for what would hold up the loop."""
-WORKER_CALL_BYTES_MIN = 4 * MIB
-"""A smaller archive pass or compaction is not left to a worker: about a row group."""
-WORKER_MESSAGE_BYTES_MAX = 128 * MIB
-"""Nor is one that reads more, or writes more: a copy of both is in memory for the time of the call."""
-WORKER_CALL_SECONDS_MAX = 60.0
-"""A worker that needs longer is ended, and the agent does the work: a call takes a second or two."""
-WORKER_IDLE_SECONDS = 60.0
-"""A worker is started by the second call within this time, and ends after so long without one."""
-WORKER_PAUSE_SECONDS = 60.0
-"""After a worker failed, calls are left to the caller for so long."""
-WORKER_NICENESS = 10
-"""See nice(1): a worker has a tenth of the processor where requests need all of it."""
-WORKER_MEMORY_LIMIT_MIN = 2048 * MIB
-"""An agent with less memory has no worker: it takes 200 MB, and up to 300 MB more for a
-call of the largest size."""
 PLAIN_RECORDS_MAX = 50_000
 """The records that a process, an agent or one of Spark's, takes before it loads compiled kernels: as much work as
 loading them is, where compiled code is kept."""

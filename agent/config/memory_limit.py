@@ -5,17 +5,10 @@ another system than Linux. Both versions of control groups are read, with the li
 Specification: Linux, "Control Group v2" (memory.max) and "Memory Resource Controller" (memory.limit_in_bytes).
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocol.limits import (
-    KIB,
-    READ_CACHE_BYTES_DEFAULT,
-    READ_CACHE_BYTES_MAX,
-    READ_CACHE_BYTES_MIN,
-    WORKER_MEMORY_LIMIT_MIN,
-)
+from protocol.limits import KIB, READ_CACHE_BYTES_DEFAULT, READ_CACHE_BYTES_MAX, READ_CACHE_BYTES_MIN
 
 _GROUPS = "sys/fs/cgroup"
 READ_CACHE_SHARE = 4
@@ -35,14 +28,6 @@ def read_cache_bytes(limit: int | None, processes: int) -> int:
     if limit is None:
         return READ_CACHE_BYTES_DEFAULT
     return min(max(limit // READ_CACHE_SHARE // processes, READ_CACHE_BYTES_MIN), READ_CACHE_BYTES_MAX)
-
-
-def may_have_worker(limit: int | None, processes: int) -> bool:
-    """Whether each of that many agents, whose limit is that, has a process for passes (`agent.lake.worker`).
-
-    It needs Linux's memfd_create(2).
-    """
-    return hasattr(os, "memfd_create") and (limit is None or limit // processes >= WORKER_MEMORY_LIMIT_MIN)
 
 
 def _limits(root: Path) -> Iterator[int]:

@@ -45,7 +45,7 @@ from agent.config.listener_security import (
     read_http_tls,
     read_listener_security,
 )
-from agent.config.memory_limit import may_have_worker, memory_limit, read_cache_bytes
+from agent.config.memory_limit import memory_limit, read_cache_bytes
 from agent.config.oauth_settings import OauthSettings, check_oauth_is_used, read_http_oauth
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
@@ -112,8 +112,6 @@ class Settings(PlainSettings):
     data_dir: Path
     cache_dir: Path | None = None
     """The folder for compiled code; None for wherever numba keeps it (`protocol.kernel_cache`)."""
-    has_worker: bool = False
-    """Whether archive passes and compactions of hot topics have a process of their own."""
     name: str
     """The agent's name. A restarted agent with the same name is the same broker to clients."""
     zone: str | None = None
@@ -247,7 +245,6 @@ def _plain_fields(values: Mapping[str, Value], store_url: str) -> dict[str, Any]
         plain.setdefault("flush_interval_ms", FLUSH_INTERVAL_MS_S3)
     if plain.get("read_cache_bytes", AUTO) == AUTO:
         plain["read_cache_bytes"] = read_cache_bytes(memory_limit(), plain.get("processes", 1))
-    plain["has_worker"] = may_have_worker(memory_limit(), plain.get("processes", 1))
     return plain
 
 

@@ -91,7 +91,6 @@ class Archiver:
         self._typed_columns = TypedColumnsOfTopics(
             ledger=context.ledger, lake=lake, are_subjects_own=context.is_authorizer_enabled
         )
-        self._run_elsewhere = context.run_elsewhere
         self._clock = context.clock
         self._metrics = context.metrics
         self._schedule = ArchiveSchedule(policy)
@@ -308,7 +307,6 @@ class Archiver:
             run_in_thread=run_in_thread,
             columns_of=self._typed_columns.of(planned.topic_id),
             reserve=UNPACKING.reserve,
-            run_elsewhere=self._run_elsewhere,
         )
         in_memory = self._in_memory(planned)  # what was just produced
         if in_memory:

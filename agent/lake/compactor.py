@@ -54,7 +54,6 @@ class FileCompactor:
         self._typed_columns = TypedColumnsOfTopics(
             ledger=context.ledger, lake=lake, are_subjects_own=context.is_authorizer_enabled
         )
-        self._run_elsewhere = context.run_elsewhere
         self._clock = context.clock
         self._metrics = context.metrics
         self._broker_configs = context.broker_configs
@@ -168,7 +167,6 @@ class FileCompactor:
                 number=name.number,
                 run_in_thread=run_in_thread,
                 columns_of=await self._typed_columns.of_merge(planned.topic_id),
-                run_elsewhere=self._run_elsewhere,
             )
         except SchemasDeleted as error:
             self._unmergeable.update(planned.keys)

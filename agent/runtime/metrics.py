@@ -74,7 +74,6 @@ class Metrics:
         self._add_store()
         self._add_ledger()
         self._add_background()
-        self._add_workers()
         self._add_process()
         self._add_external_catalogs()
         self._add_groups()
@@ -361,17 +360,6 @@ class Metrics:
             "gc_undeletable_objects", "Garbage that the object store did not delete. The garbage collector tries again."
         )
         self.background_restarts = self._counted("background_restarts", "Restarts of failed background tasks.")
-
-    def _add_workers(self) -> None:
-        self.worker_calls = self._counter(
-            "worker_calls",
-            "Archive passes and compactions of more than a row group, by outcome: done by the worker, or left to the "
-            "agent itself.",
-            ("role", "outcome"),
-        )
-        self.worker_cpu_seconds = self._counter(
-            "worker_cpu_seconds", "Processor time of the worker's calls, which the agent's own lacks.", ("role",)
-        )
 
     def _add_process(self) -> None:
         self.is_ready = self._gauge("ready", "1 while the agent serves clients.")

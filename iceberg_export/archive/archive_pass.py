@@ -19,15 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from coordinator.commands.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
 from iceberg_export.archive.plan import ArchivePass, IntakeChunk
 from iceberg_export.parquet.source_chunks import ChunkMismatch
-from iceberg_export.rows.executor import (
-    LeftToCaller,
-    ReserveMemory,
-    RunElsewhere,
-    RunInThread,
-    left_to_caller,
-    no_reservation,
-    nowhere_else,
-)
+from iceberg_export.rows.executor import ReserveMemory, RunInThread, no_reservation
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
 from protocol.errors import InvalidBatch
@@ -87,13 +79,12 @@ async def archive(
     columns_of: ColumnsOf | None = None,
     reserve: ReserveMemory = no_reservation,
     in_memory: InMemory = NOTHING_IN_MEMORY,
-    run_elsewhere: RunElsewhere = nowhere_else,
 ) -> ArchivedPass:
     """Write the pass's chunks as the session's object `number`, and return the command that replaces them with it.
 
     `columns_of`: returns the typed columns; called once the chunks are read. None: the file has no typed columns.
     `reserve`: memory for batches that unpack to much. `in_memory`: its bytes are checked like those
-    from the store. `run_elsewhere`: writes the file, instead of `run_in_thread`, where it can.
+    from the store.
 
     Raises `StoreError` (`ObjectMissing`: the index has changed, plan again), `InvalidBatch` or `ChunkMismatch` (an
     intake object is damaged: `unreadable_chunks` finds it). A cancellation leaves at most an unreferenced object.
@@ -101,11 +92,7 @@ async def archive(
     records = await _read_intake(archive_pass.chunks, store, in_memory)
     columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records, reserve))
     key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
-    write = partial(write_file, archive_pass, records, columns, key)
-    try:
-        file = await run_elsewhere("passes", sum(map(len, records)), partial(write, left_to_caller))
-    except LeftToCaller:
-        file = await run_in_thread(write, reserve)
+    file = await run_in_thread(write_file, archive_pass, records, columns, key, reserve)
     # The put comes before the append of the command: an entry must never name an object that may not be there.
     await store.put(key, file.parts)
     return ArchivedPass(

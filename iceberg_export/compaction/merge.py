@@ -16,12 +16,12 @@ from coordinator.state.table_folders import folder_name
 from iceberg_export.archive.archive_pass import ColumnsOf
 from iceberg_export.compaction.plan import SizedFile, plan_merge
 from iceberg_export.compaction.topic_files import MergeChunk, merge_chunks, topic_files
-from iceberg_export.rows.executor import LeftToCaller, RunElsewhere, RunInThread, nowhere_else
+from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
 from protocol.limits import COMPACTION_CHUNKS_MAX
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
-from storage.object_store import Buffer, ObjectStore
+from storage.object_store import ObjectStore
 from storage.refs import is_merged_key, parquet_key
 
 if TYPE_CHECKING:
@@ -116,13 +116,11 @@ async def merge(
     run_in_thread: RunInThread,
     columns_of: ColumnsOf | None = None,
     is_first_to_write: bool = False,
-    run_elsewhere: RunElsewhere = nowhere_else,
 ) -> MergedFile:
     """Write the files' rows as the session's object `number`, and return the command that replaces the files with it.
 
     `columns_of`: returns the typed columns; called once the files are read. None: the file has no typed columns.
     `is_first_to_write`: other writers may use the same number; all but the first one get `ObjectExists`.
-    `run_elsewhere`: writes the file, instead of `run_in_thread`, where it can.
 
     Raises `StoreError`: `ObjectMissing` (the index has changed, plan again), `FileUnreadable` (a file is damaged).
     """
@@ -131,11 +129,7 @@ async def merge(
     # A single file is rewritten, and holds what it held.
     is_merged = len(planned.keys) > 1 or any(map(is_merged_key, planned.keys))
     key = parquet_key(planned.folder_name or planned.name, planned.topic_id, session, number, is_merged=is_merged)
-    write = partial(_write, planned, [memoryview(each) for each in data], columns, key)
-    try:
-        file = await run_elsewhere("compactions", planned.file_bytes, write)
-    except LeftToCaller:
-        file = await run_in_thread(write)
+    file = await run_in_thread(_write, planned, data, columns, key)
     # The put comes before the append of the command: an entry must never name an object that may not be there.
     await store.put(key, file.parts, if_absent=is_first_to_write)
     return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key), columns=columns)
@@ -147,7 +141,7 @@ def _rows(planned: Merge, data: Sequence[bytes]) -> "Iterator[RecordRows]":
     return rows_of(planned.chunks, data, keys=planned.keys)
 
 
-def _write(planned: Merge, data: Sequence[Buffer], columns: "FileColumns | None", key: str) -> "ArchiveFile":
+def _write(planned: Merge, data: Sequence[bytes], columns: "FileColumns | None", key: str) -> "ArchiveFile":
     from iceberg_export.compaction.writer import merge_files
 
     return merge_files(planned.topic_id, planned.chunks, data, keys=planned.keys, typed=columns, key=key)

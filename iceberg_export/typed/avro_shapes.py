@@ -6,8 +6,7 @@ Specification: Apache Avro 1.12, "Complex Types", "Logical Types", "Binary Encod
 """
 
 import io
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from fastavro import _read_py, parse_schema, schemaless_reader
@@ -33,7 +32,7 @@ from iceberg_export.typed.shapes import (
     key_picker,
 )
 from protocol.decoding import decode_json
-from protocol.limits import TYPED_DECIMAL_DIGITS_MAX, TYPED_NULL_FIELDS_MAX, TYPED_READERS_CACHED_MAX
+from protocol.limits import TYPED_DECIMAL_DIGITS_MAX, TYPED_NULL_FIELDS_MAX
 
 _PRIMITIVES = {
     "boolean": PrimitiveKind.BOOLEAN,
@@ -65,7 +64,6 @@ class AvroReader:
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
         """`references`: the referenced schemas, each after those that it refers to. Raises `SchemaUnusable`."""
-        self._made_of = text, tuple(references)
         try:
             whole, self._schema, named, bare_named = _parse(text, references)
             shapes = _AvroShapes(named)
@@ -78,10 +76,6 @@ class AvroReader:
         except (SchemaParseException, UnknownType, *UNREADABLE) as error:
             raise SchemaUnusable(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from error
 
-    def __reduce__(self) -> tuple[Callable[[str, tuple[str, ...]], "AvroReader"], tuple[str, tuple[str, ...]]]:
-        """Another process makes its own of the same schema, once."""
-        return _reader, self._made_of
-
     def read(self, data: bytes) -> object:
         """The value of a record. Raises any exception of fastavro where the bytes are not of the schema."""
         source = io.BytesIO(data)
@@ -93,11 +87,6 @@ class AvroReader:
         if excess_bytes:
             raise ValueError(f"there are {excess_bytes} bytes after the record")
         return value
-
-
-@lru_cache(TYPED_READERS_CACHED_MAX)
-def _reader(text: str, references: tuple[str, ...]) -> AvroReader:
-    return AvroReader(text, references)
 
 
 def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Named, Named]:

@@ -5,8 +5,7 @@ open, the column is JSON. Formats are annotations and do not change a type.
 Specification: JSON Schema 2020-12 and draft 7, "type", "properties", "items", "$ref".
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from urllib.parse import unquote, urljoin
 
 from iceberg_export.typed.shapes import (
@@ -27,7 +26,6 @@ from iceberg_export.typed.shapes import (
     key_picker,
 )
 from protocol.decoding import JsonDecoder, decode_json
-from protocol.limits import TYPED_READERS_CACHED_MAX
 
 _SCALARS: Mapping[str, Scalar] = {
     "boolean": Scalar(kind=PrimitiveKind.BOOLEAN),
@@ -39,10 +37,6 @@ _SCALARS: Mapping[str, Scalar] = {
 _decoder = JsonDecoder(object)
 
 
-Named = tuple[tuple[str, str], ...]
-"""Names and texts of schemas."""
-
-
 class JsonReader:
     """Reads records of one JSON Schema. Implements `decode.ValueReader`."""
 
@@ -50,7 +44,6 @@ class JsonReader:
 
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
         """`references`: the referenced schemas by the names in the schema. Raises `SchemaUnusable`."""
-        self._made_of = text, tuple((references or {}).items())
         try:
             documents = {name: decode_json(each) for name, each in (references or {}).items()}
             document = decode_json(text)
@@ -58,18 +51,9 @@ class JsonReader:
         except UNREADABLE as error:
             raise SchemaUnusable(f"the JSON schema cannot be used: {type(error).__name__}: {error}") from error
 
-    def __reduce__(self) -> tuple[Callable[[str, Named], "JsonReader"], tuple[str, Named]]:
-        """Another process makes its own of the same schema, once."""
-        return _reader, self._made_of
-
     def read(self, data: bytes) -> object:
         """The value of a record. Raises `Undecodable`, a `ValueError`, for invalid or too deeply nested JSON."""
         return _decoder.decode(data)
-
-
-@lru_cache(TYPED_READERS_CACHED_MAX)
-def _reader(text: str, references: Named) -> JsonReader:
-    return JsonReader(text, dict(references))
 
 
 class _Base:

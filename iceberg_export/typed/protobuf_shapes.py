@@ -7,7 +7,6 @@ Specification: Protocol Buffers, "Field Presence", "Well-Known Types"; Confluent
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -30,7 +29,6 @@ from iceberg_export.typed.shapes import (
     Untyped,
     flattened,
 )
-from protocol.limits import TYPED_READERS_CACHED_MAX
 
 _UINT64_DIGITS = 20
 _UINT64 = Scalar(kind=PrimitiveKind.DECIMAL, form=Form.NUMBER, precision=_UINT64_DIGITS, scale=0)
@@ -64,10 +62,6 @@ _PROTOBUF_JSON = Scalar(kind=PrimitiveKind.JSON, form=Form.PROTOBUF_JSON)
 _AS_JSON = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue", "Duration", "FieldMask")}
 
 
-MadeOf = tuple[tuple[bytes, ...], bytes, tuple[int, ...]]
-"""The files of a schema, its own file, and the indexes of a message."""
-
-
 class ProtobufFiles:
     """The files of one Protobuf schema in a descriptor pool."""
 
@@ -76,7 +70,6 @@ class ProtobufFiles:
 
         Raises `SchemaUnusable`.
         """
-        self._made_of = tuple(files), own
         try:
             self._pool = DescriptorPool()
             pending = {file.name: file for file in map(FileDescriptorProto.FromString, files)}
@@ -104,7 +97,7 @@ class ProtobufFiles:
                 raise SchemaUnusable(f"the Protobuf schema has no message with the indexes {list(indexes)}")
             names.append(messages[index].name)
             messages = messages[index].nested_type
-        return ProtobufReader(self._pool, ".".join(names), (*self._made_of, indexes))
+        return ProtobufReader(self._pool, ".".join(names))
 
 
 class ProtobufReader:
@@ -112,8 +105,7 @@ class ProtobufReader:
 
     flat = None
 
-    def __init__(self, pool: DescriptorPool, name: str, made_of: MadeOf) -> None:
-        self._made_of = made_of
+    def __init__(self, pool: DescriptorPool, name: str) -> None:
         try:
             descriptor = pool.FindMessageTypeByName(name)
             self._new = GetMessageClass(descriptor)
@@ -122,20 +114,11 @@ class ProtobufReader:
         except (TypeError, KeyError, RecursionError) as error:
             raise SchemaUnusable(f"the Protobuf message {name} cannot be used: {error}") from error
 
-    def __reduce__(self) -> tuple[Callable[[tuple[bytes, ...], bytes, tuple[int, ...]], "ProtobufReader"], MadeOf]:
-        """Another process makes its own of the same schema, once."""
-        return _reader, self._made_of
-
     def read(self, data: bytes) -> object:
         """The message of a record. Raises `google.protobuf.message.DecodeError` for invalid bytes."""
         message = self._new()
         message.ParseFromString(data)
         return message
-
-
-@lru_cache(TYPED_READERS_CACHED_MAX)
-def _reader(files: tuple[bytes, ...], own: bytes, indexes: tuple[int, ...]) -> ProtobufReader:
-    return ProtobufFiles(files, own).reader(indexes)
 
 
 def _message_shape(descriptor: Untyped, outer: tuple[str, ...], budget: ShapeBudget) -> Shape:

@@ -16,8 +16,6 @@ FUNCTION_LINES_MAX = 70
 CATCHES_ALL = {
     "agent.lake.topic_work",
     "agent.lake.typed_columns",
-    "agent.lake.worker.process",
-    "agent.lake.worker.worker",
     "agent.runtime.supervisor",
     "iceberg_export.external_catalogs.entries",
     "iceberg_export.jobs.rewrite",
@@ -33,7 +31,6 @@ CATCHES_ALL = {
 do a compiler and libraries of what producers send, schemas say and damaged files hold; the exit status of a job that
 failed is not that of one that found something."""
 DECODERS = {
-    "agent.lake.worker.messages",
     "agent.schemas.json_text",
     "agent.security.oauth.web_tokens",
     "iceberg_export.tables.avro_files",
@@ -41,8 +38,7 @@ DECODERS = {
     "protocol.decoding",
 }
 """The modules that decode what was stored or sent: each turns whatever its library raises into one error (safety rule
-S20). JSON of schemas and of tokens has rules of its own, and records are decoded by their schemas. What a worker and
-its agent tell each other was never stored or sent."""
+S20). JSON of schemas and of tokens has rules of its own, and records are decoded by their schemas."""
 DECODING = {
     "json": {"load", "loads", "JSONDecoder"},
     "msgspec.json": {"decode", "Decoder"},

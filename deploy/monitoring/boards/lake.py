@@ -45,27 +45,6 @@ LAKE: Final = Board(
                 page="alerts.md#tablebehind",
             ),
             Panel(
-                title="Calls of workers",
-                queries=[
-                    query(
-                        "sum by (role, outcome) (rate(penstock_worker_calls_total[$__rate_interval]))",
-                        "{{role}}, {{outcome}}",
-                    )
-                ],
-                unit=Unit.PER_SECOND,
-                normal="done, and none where topics are not hot. left: the agent did the work itself.",
-                page="monitoring.md",
-            ),
-            Panel(
-                title="Processor time of workers",
-                queries=[
-                    query("sum by (role) (rate(penstock_worker_cpu_seconds_total[$__rate_interval]))", "{{role}}")
-                ],
-                unit=Unit.CPUS,
-                normal="Below one core for each agent. It comes on top of that of the agents.",
-                page="monitoring.md",
-            ),
-            Panel(
                 title="Chunks that cannot be archived",
                 queries=[query("max(penstock_archive_unreadable_chunks)", "chunks")],
                 unit=Unit.COUNT,

@@ -26,7 +26,6 @@ from protocol.types import Milliseconds
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from tests.support.commands.commands import start
-from tests.support.lake.elsewhere import ByMessages
 
 DAY_MS = 24 * 60 * 60 * 1000
 BEGAN_MS = 1_700_000_000_000
@@ -87,8 +86,6 @@ class Parts:
         self.store = store
         self.clock = ManualClock()
         self.metrics = Metrics()
-        self.elsewhere = ByMessages()
-        """Makes the files of passes and compactions, so that every test shows that they can be sent."""
         self.is_clock_checked = True
         self.begin = begin
         self.ledger = LedgerClient(
@@ -120,7 +117,6 @@ class Parts:
             broker_configs=broker_configs,
             proposed_time=self.proposed_time,
             is_bucket_ours=is_bucket_ours,
-            run_elsewhere=self.elsewhere,
         )
 
     async def repeat(self, job: PeriodicJob) -> None:

@@ -97,7 +97,6 @@ async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
         await archiver(parts, store, lake).archive_topic(TOPIC)
         assert await names_of(parts, store) == names
         assert [one.schema_id for one in (await table_of(parts, store)).snapshots] == [1, 1]
-        assert (len(parts.elsewhere.done), parts.elsewhere.left) == (2, [])  # another process reads the schemas, too
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,13 @@ from iceberg_export.archive.archive_pass import ArchivedPass, archive
 from iceberg_export.archive.plan import ArchivePass, IntakeChunk
 from iceberg_export.parquet.reader import ParquetReader
 from iceberg_export.parquet.source_chunks import ChunkMismatch
-from iceberg_export.rows.executor import RunElsewhere, nowhere_else
 from iceberg_export.rows.footer import FileUnreadable
-from protocol.errors import InvalidBatch
 from protocol.records.batch import check_crcs
 from protocol.records.compression import Compression
 from protocol.types import NO_TIMESTAMP, ObjectId, ObjectNumber, Offset, PartitionIndex, SessionId, TopicId
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing
 from storage.refs import intake_key
-from tests.support.lake.elsewhere import ByMessages
 from tests.support.records.plain_records import Record, make_batch, read_batches
 
 TOPIC = TopicId(b"t" * 16)
@@ -61,16 +58,9 @@ async def filled_store() -> tuple[MemoryStore, ArchivePass]:
     return store, ArchivePass(topic_id=TOPIC, name="orders", chunks=tuple(chunks))
 
 
-async def archived_by(
-    store: MemoryStore, planned: ArchivePass, number: int = 4, run_elsewhere: RunElsewhere = nowhere_else
-) -> ArchivedPass:
+async def archived_by(store: MemoryStore, planned: ArchivePass, number: int = 4) -> ArchivedPass:
     return await archive(
-        planned,
-        store=store,
-        session=SESSION,
-        number=ObjectNumber(number),
-        run_in_thread=asyncio.to_thread,
-        run_elsewhere=run_elsewhere,
+        planned, store=store, session=SESSION, number=ObjectNumber(number), run_in_thread=asyncio.to_thread
     )
 
 
@@ -95,27 +85,6 @@ async def test_the_entry_names_what_it_replaces_and_what_stands_in_its_place() -
     assert [(chunk.offset_first, chunk.offset_end) for chunk in first.archived] == [(0, 5)]
     assert [(chunk.offset_first, chunk.offset_end) for chunk in second.archived] == [(10, 12)]
     assert (done.file.record_count, done.source_bytes) == (7, sum(chunk.byte_count for chunk in planned.chunks))
-
-
-async def test_a_pass_in_another_process_makes_the_same_file_and_entry() -> None:
-    store, planned = await filled_store()
-    here = await archived_by(store, planned)
-    data = await store.get(here.command.object_key)
-    await store.delete([here.command.object_key])
-    elsewhere = ByMessages()
-    there = await archived_by(store, planned, run_elsewhere=elsewhere)
-    assert elsewhere.done == [("passes", here.source_bytes)]
-    assert (there.command, there.file, there.source_bytes) == (here.command, here.file, here.source_bytes)
-    assert await store.get(here.command.object_key) == data
-
-
-async def test_damage_that_another_process_finds_is_an_error_here() -> None:
-    store, planned = await filled_store()
-    await store.put(KEYS[1], [bytes(2 * len(await store.get(KEYS[1])))])
-    elsewhere = ByMessages()
-    with pytest.raises(InvalidBatch):
-        await archived_by(store, planned, run_elsewhere=elsewhere)
-    assert not elsewhere.done
 
 
 @pytest.mark.parametrize("compression", Compression)
