@@ -9,12 +9,20 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.metadata.v12.response import MetadataResponse
 
+from protocol import messages
 from protocol.connection import RequestFrame
 from protocol.errors import MalformedRequest
 from protocol.limits import REQUEST_METADATA_BYTES_MAX
 from protocol.messages import count_rows, read_request, write_body, write_response
 from tests.support.records.kio_messages import kio_read
 from tests.support.records.message_values import plain_fields
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_codecs() -> None:
+    """Other tests of this process may have made them already."""
+    for made in (messages._request_reader, messages._response_writer, messages._row_counter):
+        made.cache_clear()
 
 
 def frame_of(api_key: int, api_version: int, body: bytes) -> RequestFrame:
