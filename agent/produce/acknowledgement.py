@@ -21,6 +21,6 @@ class Acknowledgement(NamedTuple):
 
 
 class ProduceTicket(Protocol):
-    """The receiver of one group's acknowledgement. `storage.batcher` carries it; this module settles it once."""
+    """The receiver of one group's acknowledgement. `storage.batcher` carries it; `produce_path` settles it once."""
 
     def settle(self, acknowledgement: Acknowledgement) -> None: ...

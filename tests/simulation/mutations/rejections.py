@@ -54,7 +54,7 @@ def s6_what_could_not_be_deleted_counts_as_deleted() -> Iterator[None]:
 
 @mutation(FaultName.STORE_REPLACED, where=archives_soon)
 def s22_what_is_deleted_from_another_bucket_counts_as_deleted() -> Iterator[None]:
-    """Nobody looks whose bucket it was that objects were deleted from."""
+    """It is not checked whose bucket the objects were deleted from."""
 
     async def check(self: GarbageCollector) -> None:
         return

@@ -1,4 +1,4 @@
-"""The garbage collector deletes what nobody refers to, after its grace, and nothing else (safety rule S6).
+"""The garbage collector deletes objects without a reference, after its grace, and nothing else (safety rule S6).
 
 Over 500 lines: the tests share one collector over a made ledger and bucket, and no group of them stands apart.
 """
