@@ -70,12 +70,15 @@ NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_auth
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    hold_end_s = services.clock.monotonic_s() + min(CUT_OFF_HOLD_SECONDS, _timeout_s(body))
+    # From its arrival on: requests of a connection are taken up in turn, and their waits would add up.
+    arrived_s = services.clock.monotonic_s() if request.arrived_s is None else request.arrived_s
+    timeout_s = _timeout_s(body)
+    hold_end_s = arrived_s + min(CUT_OFF_HOLD_SECONDS, timeout_s)
     rejection = await _rejection_of_all(services, request, body, hold_end_s)
     if rejection is not None:
         return _rejected(services, request, body, rejection)
     denied = await denied_topics(request.rights, WRITE_TOPIC, services.topics, map(_key, body.topics))
-    has_room = await services.produce.wait_for_room(_timeout_s(body))
+    has_room = await services.produce.wait_for_room(arrived_s + timeout_s - services.clock.monotonic_s())
     pending = PendingProduce(request, body, services.metrics.produce_batches_rejected)
     pacer = CooperativeYield(services.clock)
     lookup = TopicLookup(services.topics)

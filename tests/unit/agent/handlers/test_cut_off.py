@@ -5,6 +5,7 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 from kio.schema.fetch.v11.response import FetchResponse
 from kio.schema.fetch.v11.response import PartitionData as FetchedPartition
@@ -110,6 +111,16 @@ class TestProduce:
             agents.cut()
             assert (await produced(agents.services, timeout_ms=300)).error_code is NOT_LEADER
             assert agents.clock.waits == [0.3]
+
+    async def test_requests_of_one_connection_are_held_from_their_arrival_on(self) -> None:
+        async with pair() as agents:
+            agents.cut()
+            now_s = agents.clock.monotonic_s()
+            for arrived_s in (now_s - 1.5, now_s - 60.0):
+                behind = msgspec.structs.replace(produce_request(), arrived_s=arrived_s)
+                response = read(ProduceResponse, await handled(agents.services, behind))
+                assert response.responses[0].partition_responses[0].error_code is NOT_LEADER
+            assert agents.clock.waits == [CUT_OFF_HOLD_SECONDS - 1.5]
 
     async def test_what_was_taken_in_before_is_answered_as_unknown(self) -> None:
         async with pair() as agents:
