@@ -1,10 +1,8 @@
-"""All agents behind one address, of a node's port and of `kubectl port-forward`: groups form, and outlive a restart."""
+"""All agents behind one address, that of a node's port: groups form, and outlive a restart."""
 
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,14 +14,13 @@ from tests.kube.release import Release
 from tests.kube.verdict import Position
 from tests.support.client_libraries.groups_by_client import JAVA_SOURCE, LibraryGroup, library_groups
 from tests.support.cluster.conditions import wait_until
-from tests.support.processes import is_listening, provided
+from tests.support.processes import provided
 from tests.support.services.java import compile_source
 from tools import jars, java_runtime
-from tools.kube_lab.lab import Lab, environment
-from tools.kubernetes.helm import kubectl_program
+from tools.kube_lab.lab import Lab
 
 NODE = "b"
-NODE_PORT, FORWARDED_PORT = 30094, 9094
+NODE_PORT = 30094
 SHARED_OUT_SECONDS_MAX = 10.0
 
 
@@ -81,24 +78,6 @@ def test_groups_of_four_libraries_outlive_a_rolling_restart(
                 wait_until(partial(_has_read, group, positions), f"all records of {group.name}")
                 assert len(group.read) == len(set(group.read)), f"{group.name} read records twice"
                 assert group.losses_count == losses[group.name], f"{group.name} was rebalanced"
-
-
-def test_groups_form_through_kubectl_port_forward(behind_a_node: Release, start_load: StartLoad) -> None:
-    values = f"external.enabled=true,external.type=ClusterIP,external.host=127.0.0.1,external.port={FORWARDED_PORT}"
-    release = replace(behind_a_node, options=("--set", values), address=f"127.0.0.1:{FORWARDED_PORT}")
-    release.install()
-    service = f"service/{release.full_name}-external"
-    command = [*release.lab.programs.cgroups.joining(), str(kubectl_program()), "port-forward"]
-    command += ["--namespace", release.namespace, service, str(FORWARDED_PORT)]
-    with subprocess.Popen(command, env=environment(release.lab.folder), stdout=subprocess.DEVNULL) as forwarding:
-        try:
-            wait_until(lambda: is_listening(FORWARDED_PORT), "the forwarded port")
-            with start_load(release) as load:
-                load.wait_for_records(500)
-                assert release.broker_addresses() == {release.address}, "clients know other ways"
-            assert forwarding.poll() is None
-        finally:
-            forwarding.terminate()
 
 
 def _has_read(group: LibraryGroup, positions: set[Position]) -> bool:
