@@ -327,6 +327,9 @@ LEDGER_TAIL_RECORDS_MAX = 1_000
 """Records that a tail hands over at once; one revision may exceed it, none is split."""
 ETCD_CALL_SECONDS_MAX = 5.0
 """Without an answer for so long the outcome of a call is unknown."""
+ETCD_REPEAT_SECONDS = 1.0
+"""An append without an answer for so long is sent once more, within its call: etcd loses what it was about to decide
+when a leader hands over to another one, and lets clients wait. Where etcd is slow an append costs two transactions."""
 ETCD_PROGRESS_SECONDS = 3.0
 """How often a watch is asked for a sign of life."""
 ETCD_WATCH_SILENT_SECONDS_MAX = 8.0

@@ -1,9 +1,9 @@
 """Calls to etcd over gRPC: endpoints in turn, a token that is renewed, and streams that notice when they hear nothing.
 
-Rule: a call is made once. Where etcd certainly did not carry it out (a token that ran out) it is made again; otherwise
-its outcome is the caller's to settle (safety rule S10). After an endpoint failed the next one is asked, and whatever
-else was under way on it is given up at once. Every call asks for a member that knows a leader: one that is cut off from
-the others would answer watches with silence.
+Rule: a call is made once. Where etcd certainly did not carry it out (a token that ran out) it is made again, and so is
+one that a repeat settles, if no answer comes; otherwise its outcome is the caller's to settle (safety rule S10). After
+an endpoint failed the next one is asked, and whatever else was under way on it is given up at once. Every call asks for
+a member that knows a leader: one that is cut off from the others would answer watches with silence.
 
 The messages are those of `aetcd`, whose own client has one endpoint, no TLS and no renewal of tokens.
 """
@@ -26,7 +26,12 @@ from coordinator.ledger.etcd.access import (
     open_channel,
 )
 from coordinator.ledger.port import LedgerUnavailable, Trimmed
-from protocol.limits import ETCD_CALL_SECONDS_MAX, ETCD_PROGRESS_SECONDS, ETCD_WATCH_SILENT_SECONDS_MAX
+from protocol.limits import (
+    ETCD_CALL_SECONDS_MAX,
+    ETCD_PROGRESS_SECONDS,
+    ETCD_REPEAT_SECONDS,
+    ETCD_WATCH_SILENT_SECONDS_MAX,
+)
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -48,8 +53,11 @@ class EtcdClient:
         """The endpoint that is asked now."""
         return self._access.endpoints[self._row]
 
-    async def txn(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
-        return await self._call(lambda channel: rpc_pb2_grpc.KVStub(channel).Txn, request)
+    async def txn(self, request: rpc_pb2.TxnRequest, *, is_repeatable: bool = False) -> rpc_pb2.TxnResponse:
+        """Carry out a transaction. One that is repeatable is asked a second time if no answer comes soon: it says by
+        its guards whether the first one was carried out, or keeps it from being so later.
+        """
+        return await self._call(lambda channel: rpc_pb2_grpc.KVStub(channel).Txn, request, is_repeatable=is_repeatable)
 
     async def range(self, request: rpc_pb2.RangeRequest) -> rpc_pb2.RangeResponse:
         return await self._call(lambda channel: rpc_pb2_grpc.KVStub(channel).Range, request)
@@ -130,18 +138,24 @@ class EtcdClient:
         self,
         method: Callable[[grpc.aio.Channel], grpc.aio.UnaryUnaryMultiCallable[_Request, _Response]],
         request: _Request,
+        *,
+        is_repeatable: bool = False,
     ) -> _Response:
+        seconds = ETCD_REPEAT_SECONDS if is_repeatable else ETCD_CALL_SECONDS_MAX
         is_token_new = False
         while True:
             channel = self._opened()
             await self._log_in(channel)
             try:
-                return await method(channel)(request, timeout=ETCD_CALL_SECONDS_MAX, metadata=self._metadata())
+                return await method(channel)(request, timeout=seconds, metadata=self._metadata())
             except asyncio.CancelledError as error:
                 if _is_own_cancellation():
                     raise
                 raise self._given_up() from error
             except grpc.aio.AioRpcError as error:
+                if is_repeatable and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                    seconds, is_repeatable = ETCD_CALL_SECONDS_MAX - seconds, False
+                    continue
                 if self._access.user is not None and is_token_rejected(error) and not is_token_new:
                     self._token, is_token_new = None, True
                     continue

@@ -35,21 +35,26 @@ class GuardedRequests:
         success: Sequence[rpc_pb2.RequestOp],
         compare: Sequence[rpc_pb2.Compare] = (),
         failure: Sequence[rpc_pb2.RequestOp] = (),
+        is_repeatable: bool = False,
     ) -> GuardedResult:
-        """Carry out `success`, if this is still the ledger that was opened and `compare` holds, else ask `failure`."""
+        """Carry out `success`, if this is still the ledger that was opened and `compare` holds, else ask `failure`.
+
+        `is_repeatable`: as `EtcdClient.txn` has it.
+        """
         lineage = self._lineage
         identity, seen = lineage.identity, lineage.seen
         answer = await self._client.txn(
             rpc_pb2.TxnRequest(
                 compare=[*lineage.guards(), *compare], success=success, failure=[*lineage.asking(), *failure]
-            )
+            ),
+            is_repeatable=is_repeatable,
         )
         if answer.succeeded:
             return GuardedResult(is_done=True, revision=answer.header.revision, responses=())
         lineage.judge(answer.responses[:2], seen)
         lineage.judge_open(answer.responses[:2])
         if lineage.identity != identity:  # a bucket was claimed meanwhile: that alone may be why it was not carried out
-            return await self.write(success=success, compare=compare, failure=failure)
+            return await self.write(success=success, compare=compare, failure=failure, is_repeatable=is_repeatable)
         return GuardedResult(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
 
     async def read(self, requests: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:

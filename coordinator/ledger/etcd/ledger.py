@@ -2,9 +2,11 @@
 
 An append is one transaction, guarded by the session's key and by the absence of its first entry; its position is the
 transaction's revision, above that of the incarnation (`log.position_first`). An append whose answer never came is
-settled by a repeat (safety rule S10). The other modules of this room: `sessions`, `entry_reader` (load and tail),
-`trimming`, `guarded_requests`, `keys`, and `lineage`, which finds out whether it is still the same ledger that answers
-(safety rule S9). Contract: tests/contract/test_ledger.py. Source: etcd's "KV API guarantees".
+settled by a repeat (safety rule S10): one within the call, further ones by the caller.
+
+The other modules of this room: `sessions`, `entry_reader` (load and tail), `trimming`, `guarded_requests`, `keys`, and
+`lineage`, which finds out whether it is still the same ledger that answers (safety rule S9). Contract:
+tests/contract/test_ledger.py. Source: etcd's "KV API guarantees".
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -183,6 +185,7 @@ class EtcdLedger:
             ],
             success=[put(self._keys.head, write_head(session, entries[-1].number)), *puts],
             failure=self._requests_about(name, session, entries),
+            is_repeatable=True,
         )
 
     def _requests_about(self, name: str, session: SessionId, entries: Sequence[LedgerEntry]) -> list[rpc_pb2.RequestOp]:

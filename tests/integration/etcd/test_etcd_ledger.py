@@ -136,14 +136,14 @@ class DoublingClient(EtcdClient):
     is_losing = False
     """Whether the next append's answer is lost."""
 
-    async def txn(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
+    async def txn(self, request: rpc_pb2.TxnRequest, *, is_repeatable: bool = False) -> rpc_pb2.TxnResponse:
         is_append = any(b"/ledger/" in part.request_put.key for part in request.success)
         if is_append and self.late is None:
             self.late = request
         if self.before_drop is not None and any(b"/ledger/" in p.request_delete_range.key for p in request.success):
             before_drop, self.before_drop = self.before_drop, None
             await before_drop()
-        answer = await super().txn(request)
+        answer = await super().txn(request, is_repeatable=is_repeatable)
         if is_append and self.is_losing:
             self.is_losing = False
             raise LedgerUnavailable("its answer was lost")

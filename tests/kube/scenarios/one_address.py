@@ -21,7 +21,9 @@ from tools.kube_lab.lab import Lab
 
 NODE = "b"
 NODE_PORT = 30094
-SHARED_OUT_SECONDS_MAX = 10.0
+SHARED_OUT_SECONDS_MAX = {"classic": 10.0, "consumer": 15.0}
+"""Since its programs began, by a group's protocol. In the newer one a member gives partitions up at one of its
+heartbeats, each 5 s, and the other one gets them at one of its own; Java takes 3 s to begin beside the load."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,8 @@ def test_groups_of_four_libraries_outlive_a_rolling_restart(
                 wait_until(group.is_shared_out, f"the shares of {group.name}")
                 seconds = time.monotonic() - began_s
                 note(f"one address: {group.name} shared its partitions {seconds:.1f} s after its programs began")
-                assert seconds < SHARED_OUT_SECONDS_MAX or not is_idle, group.name
+                protocol = "consumer" if group.name.endswith("-consumer") else "classic"
+                assert seconds < SHARED_OUT_SECONDS_MAX[protocol] or not is_idle, group.name
             losses = {group.name: group.losses_count for group in groups}
             behind_a_node.restart_agents()
             load.wait_for_records()

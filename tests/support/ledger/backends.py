@@ -170,11 +170,11 @@ class LosingClient(EtcdClient):
 
     losses: deque[Loss]
 
-    async def txn(self, request: rpc_pb2.TxnRequest) -> rpc_pb2.TxnResponse:
+    async def txn(self, request: rpc_pb2.TxnRequest, *, is_repeatable: bool = False) -> rpc_pb2.TxnResponse:
         loss = self.losses.popleft() if self.losses and len(request.success) > 1 else None
         if loss is Loss.BEFORE:
             raise LedgerUnavailable("lost before the append")
-        answer = await super().txn(request)
+        answer = await super().txn(request, is_repeatable=is_repeatable)
         if loss is Loss.AFTER:
             raise LedgerUnavailable("lost after the append")
         return answer
