@@ -21,7 +21,7 @@ from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import OutcomeUnknown
 from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
-from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
+from protocol.limits import CUT_OFF_HOLD_SECONDS, LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from txn.transaction_requests import answered_code, check_init_producer_id, compared_producer
 
@@ -62,7 +62,7 @@ async def _initialise(
     if rejected is not ErrorCode.none:
         return TransactionDecided(error_code=rejected)
     if body.transactional_id is None:
-        return await _fresh(services)
+        return await _fresh(services, request)
     if len(body.transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
         return TransactionDecided(error_code=ErrorCode.invalid_request)
     producer_id, epoch = compared_producer(producer_id, epoch)
@@ -97,8 +97,10 @@ async def _denial(rights: Rights, transactional_id: str | None) -> ErrorCode:
     return ErrorCode.none if may_write else ErrorCode.cluster_authorization_failed
 
 
-async def _fresh(services: Services) -> TransactionDecided:
+async def _fresh(services: Services, request: Request) -> TransactionDecided:
     """A producer id that was never given before."""
+    if services.producer_ids.is_used_up and await services.redirects_where_cut_off(request, CUT_OFF_HOLD_SECONDS):
+        return NOT_KNOWN
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
             producer_id = await services.producer_ids.take()

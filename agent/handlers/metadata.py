@@ -112,8 +112,9 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
     if body.topics is None or (version == 0 and not body.topics):
         # The barrier brings topics that were just created through another agent. Without it the list is only older.
-        with suppress(LedgerUnavailable):
-            await services.ledger.barrier()
+        if not services.cut_off.is_cut_off:
+            with suppress(LedgerUnavailable):
+                await services.ledger.barrier()
         rights.refresh()
         lookup = _Lookup(
             services=services,

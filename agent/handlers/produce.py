@@ -70,15 +70,12 @@ NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_auth
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    # From its arrival on: requests of a connection are taken up in turn, and their waits would add up.
-    arrived_s = services.clock.monotonic_s() if request.arrived_s is None else request.arrived_s
-    timeout_s = _timeout_s(body)
-    hold_end_s = arrived_s + min(CUT_OFF_HOLD_SECONDS, timeout_s)
-    rejection = await _rejection_of_all(services, request, body, hold_end_s)
+    hold_s = min(CUT_OFF_HOLD_SECONDS, _timeout_s(body))
+    rejection = await _rejection_of_all(services, request, body, hold_s)
     if rejection is not None:
         return _rejected(services, request, body, rejection)
     denied = await denied_topics(request.rights, WRITE_TOPIC, services.topics, map(_key, body.topics))
-    has_room = await services.produce.wait_for_room(arrived_s + timeout_s - services.clock.monotonic_s())
+    has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body, services.metrics.produce_batches_rejected)
     pacer = CooperativeYield(services.clock)
     lookup = TopicLookup(services.topics)
@@ -104,13 +101,13 @@ async def handle(services: Services, request: Request) -> Answer:
             await pacer.step()
         await pacer.step()
     # Checks and the wait for memory take time. Once a drain has begun meanwhile, other agents may lead (S8).
-    if await _redirects(services, request, body, hold_end_s):
+    if await _redirects(services, request, body, hold_s):
         for group in accepted:
             cast("PartitionAnswer", group.ticket).settle(REDIRECTION)
         accepted = []
     _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
-        await _end_where_due(services, pending, hold_end_s, has_room=has_room)
+        await _end_where_due(services, pending, hold_s, has_room=has_room)
         return None
     pending.begin()
     # A large request is answered before the next one of its connection: no other shares its flush anyway.
@@ -120,7 +117,7 @@ async def handle(services: Services, request: Request) -> Answer:
     return await run_in_thread(pending.response)
 
 
-async def _redirects(services: Services, request: Request, body: ProduceRequest, hold_end_s: float) -> bool:
+async def _redirects(services: Services, request: Request, body: ProduceRequest, hold_s: float) -> bool:
     """Whether to send the client to another agent, before anything of its request is taken in.
 
     What was taken in is never answered so: it may still be committed, and NOT_LEADER_OR_FOLLOWER says that it is not.
@@ -128,14 +125,14 @@ async def _redirects(services: Services, request: Request, body: ProduceRequest,
     """
     if body.acks == ACKS_NONE or not services.may_redirect:
         return False
-    return await services.redirects(request, hold_end_s - services.clock.monotonic_s())
+    return await services.redirects(request, hold_s)
 
 
 async def _rejection_of_all(
-    services: Services, request: Request, body: ProduceRequest, hold_end_s: float
+    services: Services, request: Request, body: ProduceRequest, hold_s: float
 ) -> Acknowledgement | None:
     """The result of every partition where none is looked at."""
-    if await _redirects(services, request, body, hold_end_s):
+    if await _redirects(services, request, body, hold_s):
         return REDIRECTION
     if not _has_transactional_batches(body):
         return None
@@ -145,7 +142,7 @@ async def _rejection_of_all(
     return None
 
 
-async def _end_where_due(services: Services, pending: "PendingProduce", hold_end_s: float, *, has_room: bool) -> None:
+async def _end_where_due(services: Services, pending: "PendingProduce", hold_s: float, *, has_room: bool) -> None:
     """Raises `NoAnswerOwed` where a client that gets no responses (acks=0) has to refresh its metadata.
 
     Raises `LedgerUnavailable` where it has to because this agent is cut off: its records may be lost.
@@ -157,7 +154,8 @@ async def _end_where_due(services: Services, pending: "PendingProduce", hold_end
         raise NoAnswerOwed(f"{pending.rejected.name} for records with acks=0")
     if services.draining.is_redirecting:
         raise NoAnswerOwed("this agent is stopping, and the client waits for no error")
-    if await services.cut_off.redirects(hold_end_s - services.clock.monotonic_s()):
+    # Since now: a connection is closed at the first of them, and what stands behind it is lost with it.
+    if await services.cut_off.redirects(hold_s):
         raise LedgerUnavailable("the session is not confirmed, and the client waits for no error")
 
 

@@ -26,14 +26,19 @@ class ProducerIdBlock:
         self._end = 0
         self._refill = asyncio.Lock()
 
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the next id waits for the ledger."""
+        return self._next == self._end
+
     async def take(self) -> ProducerId:
         """A producer id that no producer has had.
 
         Raises `OutcomeUnknown` if the session ended meanwhile, and `AllocationRejected`.
         """
-        while self._next == self._end:
+        while self.is_used_up:
             async with self._refill:
-                if self._next == self._end:
+                if self.is_used_up:
                     await self._allocate()
         producer_id = ProducerId(self._next)
         self._next += 1

@@ -109,10 +109,14 @@ async def commit_offsets(
 async def rejection(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
     """The error for each row of a commit that the group's coordinator rejects with `error_code`.
 
+    COORDINATOR_NOT_AVAILABLE says nothing that a change might make wrong, so it is answered at once.
+
     NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
     known of them within offsets.commit.timeout.ms: the client asks again.
     """
     client_error_code = ErrorCode.coordinator_not_available
+    if error_code is client_error_code:
+        return [client_error_code] * rows_count
     with suppress(TimeoutError):
         async with services.clock.timeout(services.group_ledger.commit_timeout_s):
             client_error_code = as_client_error(await _confirmed(services, group_id, error_code))

@@ -176,10 +176,12 @@ class Services:
     async def redirects_where_cut_off(self, request: "Request", seconds_max: float) -> bool:
         """Whether to send the client on because this agent is cut off, after at most `seconds_max` for the ledger.
 
+        They count from the request's arrival: those of a connection are taken up in turn, and their waits would add up.
         Raises `LedgerUnavailable` where the other agents have the same address: by this connection the client would
         stay here, and by a new one it may reach one of them.
         """
-        if not await self.cut_off.redirects(seconds_max):
+        waited_s = 0.0 if request.arrived_s is None else self.clock.monotonic_s() - request.arrived_s
+        if not await self.cut_off.redirects(seconds_max - waited_s):
             return False
         if self._is_address_shared(request.listener):
             raise LedgerUnavailable("the session is not confirmed, and other agents have this one's address")

@@ -154,7 +154,7 @@ class EtcdClient:
                 raise self._given_up() from error
             except grpc.aio.AioRpcError as error:
                 if is_repeatable and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-                    seconds, is_repeatable = ETCD_CALL_SECONDS_MAX - seconds, False
+                    seconds, is_repeatable = ETCD_CALL_SECONDS_MAX, False
                     continue
                 if self._access.user is not None and is_token_rejected(error) and not is_token_new:
                     self._token, is_token_new = None, True

@@ -209,13 +209,22 @@ def is_own(services: Services, group_id: str) -> bool:
     return services.group_ledger.coordinator(group_id) == services.ledger.session
 
 
+async def never_reached() -> None:
+    """A barrier of a cut-off agent: it would wait, and the client with it."""
+    raise AssertionError("a cut-off agent waits for the ledger")
+
+
 class TestWhoIsNamed:
-    async def test_metadata_names_the_other_agent_for_everything_and_both_as_brokers(self) -> None:
+    async def test_metadata_names_the_other_agent_for_everything_and_both_as_brokers(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """In an outage of the whole ledger each agent would leave out itself: clients give up what comes and goes."""
         async with pair() as agents:
             before = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
             agents.cut()
-            answer = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
+            with monkeypatch.context() as patched:
+                patched.setattr(agents.services.ledger, "barrier", never_reached)
+                answer = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
             await agents.heal()
             after = await ask(agents.services, METADATA, 4, topics=None, allow_auto_topic_creation=False)
             assert {broker.node_id for broker in before.brokers} == {OWN, OTHER}
@@ -257,3 +266,18 @@ class TestWhoIsNamed:
             assert answer.error_code is ErrorCode.not_coordinator
             assert agents.clock.waits == [CUT_OFF_HOLD_SECONDS]
             assert "x" not in agents.services.state.transactional_ids
+
+    async def test_a_producer_id_is_given_while_there_is_one_and_asked_for_elsewhere_then(self) -> None:
+        async with pair() as agents:
+            asked = {"transactional_id": None, "transaction_timeout": TIMEOUT}
+            first = await ask(agents.services, INIT_PRODUCER_ID, 1, **asked)
+            agents.cut()
+            second = await ask(agents.services, INIT_PRODUCER_ID, 1, **asked)
+            assert second.producer_id == first.producer_id + 1
+            assert CUT_OFF_HOLD_SECONDS not in agents.clock.waits
+            agents.clock.waits.clear()
+            while not agents.services.producer_ids.is_used_up:
+                await agents.services.producer_ids.take()
+            answer = await ask(agents.services, INIT_PRODUCER_ID, 1, **asked)
+            assert answer.error_code is ErrorCode.coordinator_not_available
+            assert agents.clock.waits == [CUT_OFF_HOLD_SECONDS]

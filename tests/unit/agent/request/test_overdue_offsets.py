@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from agent.request import offset_commits
 from agent.request.services import Request, Services
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
@@ -66,13 +67,22 @@ async def request_of(services: Services, api_key: ApiKey) -> tuple[int, dict[str
             return 5, {"transactional_id": ID, "group_id": "g", **by, **NO_MEMBER, "topics": rows}
 
 
+def waits_for_the_ledger(*_arguments: object) -> None:
+    """What stands behind an overdue commit on its connection would wait with it."""
+    raise AssertionError("an overdue commit waits once more")
+
+
 @pytest.mark.parametrize("api_key", sorted(CHANGING_OFFSETS))
-async def test_a_request_that_waited_for_too_long_changes_nothing(api_key: ApiKey) -> None:
+async def test_a_request_that_waited_for_too_long_changes_nothing(
+    api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with serving() as services:
         await commit(services, {0: 25})
         version, values = await request_of(services, api_key)
         before = services.state.position
-        late = await ask_late(services, api_key, version, values, services.group_ledger.commit_timeout_s + MOMENT_S)
+        with monkeypatch.context() as patched:
+            patched.setattr(offset_commits, "_confirmed", waits_for_the_ledger)
+            late = await ask_late(services, api_key, version, values, services.group_ledger.commit_timeout_s + MOMENT_S)
         assert codes_of(api_key, late) == [AWAY]
         assert services.state.position == before
         assert offsets_of(await told(services)) == {0: 25}
