@@ -24,7 +24,7 @@ from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
 
 if TYPE_CHECKING:
-    from iceberg_export.typed.value_decoder import PlannedValueDecoder
+    from iceberg_export.typed.elision.value_decoder import PlannedValueDecoder
 
 _NEVER_NULL = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
 """The columns that count as never null in a file from before counts were in the footer; `count_filling` knows them."""
@@ -79,7 +79,9 @@ def _value_decoder(metadata: Mapping[str, str]) -> "PlannedValueDecoder | None":
     text = metadata.get(schema.PLANS_METADATA_KEY)
     if text is None:
         return None
-    from iceberg_export.typed.value_decoder import value_decoder  # imports a kernel, which other files do not need
+    from iceberg_export.typed.elision.value_decoder import (
+        value_decoder,  # imports a kernel, which other files do not need
+    )
 
     try:
         return value_decoder(text)

@@ -2,7 +2,7 @@
 
 They come after the raw columns, so a reader of the raw ones still reads one range of a row group. The first one is
 `error`. The footer has the columns, too, so a table can be rebuilt from its files. Where the columns reproduce a value,
-the file may leave out its bytes (`left_out`).
+the file may leave out its bytes (`elision`).
 """
 # Without stubs, pyright does not see functions made at import.
 # pyright: reportAttributeAccessIssue=false
@@ -80,7 +80,7 @@ class FileColumns:
 
     def _without_left_out(self, first: list[Arrow], values: BinaryColumn, decoded: DecodedColumns) -> list[Arrow]:
         """The columns before the typed ones: `value` without left-out values, and as the last one `schema_id`."""
-        from iceberg_export.typed.left_out import KEPT, left_out_by  # imports its kernels
+        from iceberg_export.typed.elision.value_elision import KEPT, left_out_by  # imports its kernels
 
         assert self.plans is not None, "values are left out only where plans decode them"
         arrays = dict(zip((each.name for each in self.columns.value), decoded.arrays, strict=True))
@@ -136,7 +136,7 @@ def plan_columns(
     columns, value = _merged(columns, schemas.value, reader_of, merge_value)
     plans = None
     if leaves_out:
-        from iceberg_export.typed.left_out import plan_values  # imports its kernels
+        from iceberg_export.typed.elision.value_elision import plan_values  # imports its kernels
 
         plans = plan_values(columns.value, value)
         columns = columns if plans is None else with_schema_id(columns)

@@ -240,7 +240,7 @@ class _Nodes:
 
 
 def _uuid_op(shape: Scalar, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON
-    """The operation of a UUID. Flat records have none: what a file leaves out has no UUIDs (`left_out`)."""
+    """The operation of a UUID. Flat records have none: what a file leaves out has no UUIDs (`elision`)."""
     if shape.kind is not PrimitiveKind.UUID:
         return None
     return (ReadOp.FIXED, kind["size"], ()) if _is(kind, "fixed") else (ReadOp.BYTES, 0, ())

@@ -18,7 +18,8 @@ from tests.torture.link import LinkFault
 from tests.torture.proxy_control import ProxyControl
 
 TOPIC = "cut"
-PARTITIONS = 4
+PARTITIONS = 12
+"""By so many each of two agents leads some."""
 REQUEST_SECONDS = 5
 """A producer waits for as long for records that the agent had taken in before."""
 GAP_SECONDS_MAX = LEDGER_SESSION_SECONDS + REQUEST_SECONDS + 8
@@ -113,6 +114,7 @@ def test_clients_of_an_agent_that_loses_etcd_go_to_the_other_one(
     cluster, proxy = behind_link(clusters, etcd, tmp_path)
     victim, other = cluster.agents["a"], cluster.agents["b"]
     create_topic(victim)
+    assert len(leaders_of(victim)) == 2, "the cut must concern some partitions"
     load = Load(f"{victim.bootstrap},{other.bootstrap}")
     wait_until(lambda: grown(load, 0), "records before the cut")
 

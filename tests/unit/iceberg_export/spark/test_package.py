@@ -34,7 +34,7 @@ IMPORTS = """
 import sys
 sys.path[:0] = sys.argv[1:3]
 import iceberg_export.jobs.rewrite, iceberg_export.jobs.session, iceberg_export.jobs.verify
-import iceberg_export.compaction.writer, iceberg_export.typed.left_out, iceberg_export.typed.readers
+import iceberg_export.compaction.writer, iceberg_export.typed.elision.value_elision, iceberg_export.typed.readers
 print(iceberg_export.jobs.rewrite.__file__)
 """
 """What the jobs need when they run, too."""

@@ -45,7 +45,7 @@ def test_the_modules_with_kernels_are_found_in_every_package(tmp_path: Path) -> 
     assert kernel_modules(tmp_path) == [
         "iceberg_export.rows.gather_kernel",
         "iceberg_export.typed.avro_kernels",
-        "iceberg_export.typed.flat_avro_writer_kernel",
+        "iceberg_export.typed.elision.flat_avro_writer_kernel",
         "iceberg_export.typed.protobuf_kernel",
         "protocol.records.kernels",
     ]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.rows.footer import FileUnreadable
 from iceberg_export.rows.gather import gather
-from iceberg_export.typed.flat_avro_writer import Arrow, Bytes, PlanUnusable, parts_of, write_values
+from iceberg_export.typed.elision.flat_avro_writer import Arrow, Bytes, PlanUnusable, parts_of, write_values
 from iceberg_export.typed.value_plans import ValuePlans
 
 _INT32_MAX = 2**31 - 1

@@ -26,9 +26,9 @@ class PlannedValueDecoder:
         return self.plans.columns
 
     def decode(self, kept_values: BinaryColumn, schema_ids: Arrow, arrays: Mapping[str, Arrow]) -> BinaryColumn:
-        """All values of a row group: see `typed.restored.restored_values`. CPU work. Raises `FileUnreadable`."""
+        """All values of a row group: see `value_reconstruction.restored_values`. CPU work. Raises `FileUnreadable`."""
         # The import loads the kernels that encode values, which takes longer than to read a footer.
-        from iceberg_export.typed.restored import restored_values
+        from iceberg_export.typed.elision.value_reconstruction import restored_values
 
         return restored_values(self.plans, kept_values, schema_ids, arrays)
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from iceberg_export.typed.flat_avro_writer_kernel import measure_rows, write_rows
+from iceberg_export.typed.elision.flat_avro_writer_kernel import measure_rows, write_rows
 from iceberg_export.typed.value_plans import FieldPlan, ReadOp, SchemaPlan
 from protocol.limits import TYPED_CELLS_WRITTEN_AT_ONCE, TYPED_ROWS_AT_ONCE
 

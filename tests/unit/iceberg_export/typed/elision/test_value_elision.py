@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from iceberg_export.rows.schema import FieldId
-from iceberg_export.typed import flat_avro_writer, left_out
-from iceberg_export.typed.value_decoder import PlannedValueDecoder
+from iceberg_export.typed.elision import flat_avro_writer, value_elision
+from iceberg_export.typed.elision.value_decoder import PlannedValueDecoder
 from iceberg_export.typed.value_plans import decode_plans, encode_plans
 from tests.support.lake.typed_records import framed, record
 from tests.support.lake.value_elision import LeftOutFile, made_file
@@ -133,7 +133,7 @@ def test_ids_that_a_column_of_ints_cannot_hold_keep_their_bytes() -> None:
 
 
 def test_schemas_beyond_what_a_footer_takes_keep_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_out, "VALUE_PLANS_BYTES_MAX", 150)
+    monkeypatch.setattr(value_elision, "VALUE_PLANS_BYTES_MAX", 150)
     values = [framed(schema_id, b"\x00\x02") for schema_id in (1, 2)]
     file = made_file(values, {1: OPTIONAL, 2: OPTIONAL})
     assert file.schema_ids() == [1, None]

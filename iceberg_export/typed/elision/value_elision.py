@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.columns import Column
 from iceberg_export.typed.decode import ValueReader
+from iceberg_export.typed.elision.flat_avro_writer import Arrow, PlanUnusable, parts_of, write_values
+from iceberg_export.typed.elision.flat_avro_writer_kernel import compare_rows
 from iceberg_export.typed.flat_avro import FlatAvro
-from iceberg_export.typed.flat_avro_writer import Arrow, PlanUnusable, parts_of, write_values
-from iceberg_export.typed.flat_avro_writer_kernel import compare_rows
 from iceberg_export.typed.framing import WriterSchema, column_schema_ids
 from iceberg_export.typed.shapes import Form, Scalar
 from iceberg_export.typed.union import match_fields
