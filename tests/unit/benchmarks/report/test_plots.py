@@ -40,8 +40,8 @@ def test_latency_has_a_line_for_each_percentile_with_its_goal() -> None:
     chart = latency_chart([made_row(Kind.LATENCY, kafka=figures, embedded={"p50_ms": 1.0, "p99_ms": 8.0})], "run")
     (section,) = chart.sections
     assert [(line.label.rpartition(", ")[2], *line.values, line.goal) for line in section.lines] == [
-        ("p50 ms", 0.0, 1.0, 5.0),
-        ("p99 ms", 3.0, 8.0, 25.0),
+        ("p50 ms", 0.0, 1.0, 2.0),
+        ("p99 ms", 3.0, 8.0, 5.0),
     ]
 
 
@@ -58,7 +58,7 @@ def test_a_goal_for_cpu_is_a_multiple_of_kafkas() -> None:
     ]
     chart = cpu_chart(rows, "run")
     assert [(section.title, section.lines[0].goal) for section in chart.sections] == [
-        ("consume-memory", 6.0),
+        ("consume-memory", 3.6),
         ("consume-archive", None),
     ]
 
