@@ -18,6 +18,8 @@ from tools.steps import SetupFailed
 
 HERE = Path(__file__).parent
 TOOL_SECONDS_MAX = 150.0
+PRODUCED_BYTES_PER_S_MIN = 5_000_000
+"""A producer that is slower than this for all of its records is given up."""
 PAYLOAD_BYTES = 8_000_000
 """Values to choose from: more than any codec looks back for."""
 CONSUMER, COMMITTER, WORKLOAD, TOGETHER = "ConsumeAssigned", "CommitTransactions", "SteadyWorkload", "ProduceTogether"
@@ -93,7 +95,8 @@ class JavaTools:
                 *("--num-records", str(records), "--warmup-records", str(warm_up_records)),
                 *(transactions if is_transactional else ()),
                 *("--command-property", *words),
-            )
+            ),
+            seconds_more=records * case.value_bytes / PRODUCED_BYTES_PER_S_MIN,
         )
         return read_produced(output, case.value_bytes)
 
@@ -163,8 +166,13 @@ class JavaTools:
             process.wait_ended()
         return Consumed(topic=topic, figures=read_steady(line, case.value_bytes), before=before, after=after)
 
-    def _finish(self, command: Sequence[str | Path], *, is_status_ignored: bool = False) -> str:
-        """What a command printed. Raises `subprocess` errors; on a time-out it has been killed."""
+    def _finish(
+        self, command: Sequence[str | Path], *, is_status_ignored: bool = False, seconds_more: float = 0.0
+    ) -> str:
+        """What a command printed. Raises `subprocess` errors; on a time-out it has been killed.
+
+        `seconds_more`: how long it may take beyond TOOL_SECONDS_MAX.
+        """
         done = subprocess.run(
             [os.fspath(word) for word in command],
             cwd=self.folder,
@@ -172,7 +180,7 @@ class JavaTools:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=TOOL_SECONDS_MAX,
+            timeout=TOOL_SECONDS_MAX + seconds_more,
             check=not is_status_ignored,
         )
         return done.stdout

@@ -31,7 +31,6 @@ from tests.support.agent.garbage_collection import GRACE_MS, garbage_collector
 from tests.support.agent.ledger_parts import DAY_MS, Parts, running_parts
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
 
-
 HOUR_S = 60 * 60
 
 
