@@ -81,6 +81,7 @@ async def handle(services: Services, request: Request) -> Answer:
     lookup = TopicLookup(services.topics)
     transaction = BatchesOfTransaction(services, body.transactional_id)
     version = transaction_version(API_KEY, request.frame.api_version)
+    arrival = _arrival_now(services)
     accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
         topic_state, unknown = await _find_topic(services, request, lookup, topic, is_denied=_key(topic) in denied)
@@ -92,7 +93,7 @@ async def handle(services: Services, request: Request) -> Answer:
                 held, error_code = topic_state, unknown
                 if topic_state is not None and not 0 <= partition.index < len(topic_state.partitions):
                     held, error_code = await _find_partition(lookup, topic_state, partition.index)
-                group = await _check(services, body, held, error_code, partition, place, transaction)
+                group = await _check(services, body, held, error_code, partition, place, transaction, arrival)
                 if group is not None:
                     accepted.append(group._replace(transaction_version=version))
             else:
@@ -324,6 +325,7 @@ async def _check(
     partition: ProducePartition,
     place: PartitionAnswer,
     transaction: BatchesOfTransaction,
+    arrival: Arrival,
 ) -> BatchGroup | None:
     """The checked records of one partition; None where `place` was settled with an error."""
     if body.acks not in ACKS_VALID:
@@ -333,7 +335,7 @@ async def _check(
     else:
         try:
             rules = services.record_rules.rules(topic)
-            checked = await check_records(partition.records, rules, _arrival_now(services))
+            checked = await check_records(partition.records, rules, arrival)
         except InvalidBatch as error:
             place.settle(_rejection(error, topic.partitions[partition.index].log_start))
         else:
