@@ -1,6 +1,6 @@
 """Figures in the units that other brokers publish: MiB/s per vCPU, and what requests to the store cost per GiB.
 
-Rule: pure, and derived from what a row measured; docs/BENCHMARKS.md defines each of them.
+Rule: pure, and derived from what a row measured; docs/design/benchmarks.md defines each of them.
 """
 
 from benchmarks.cases import MIB, PeerName
