@@ -660,6 +660,14 @@ GROUP_CHECK_INTERVAL_S = 1.0
 # Archive.
 ARCHIVE_PASS_BYTES_MAX = 256 * MIB
 ROW_GROUP_BYTES_TARGET = 4 * MIB
+PAGE_BYTES_TARGET = MIB
+"""The pages of a file with large row groups have so many rows as take this in its first one."""
+PAGE_BYTES_MAX = 8 * MIB
+"""A large row group ends within a page that has as much."""
+PARQUET_PAGE_HEADER_BYTES_MAX = 4_096
+"""A page's header is some tens of bytes: pages of our files have no statistics of strings."""
+PAGE_ROWS_MIN = 64
+"""So that a large first record does not make a page of each small one behind it."""
 ROW_GROUP_ROWS_MAX = 1_000_000
 """Rows without bytes do not fill a row group otherwise."""
 TYPED_CELLS_MAX = 8_000_000

@@ -161,13 +161,13 @@ def next_due_ms(
     `plan_released` and `plan_sessions`.
     """
     if UNTIMED in released.values():
-        return UNTIMED
+        return Milliseconds(UNTIMED)
     dues = [min(released.values()) + grace_ms] if released else []
     dues += [
         ended_ms + grace_ms + (ENDED_SESSION_LISTED_AGAIN_MS if session in already_listed else 0)
         for session, ended_ms in sessions_ended.items()
     ]
-    return min(dues, default=None)
+    return Milliseconds(min(dues)) if dues else None
 
 
 def plan_sessions(

@@ -13,7 +13,16 @@ import numpy as np
 from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.compaction.topic_files import MergeChunk
 from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter, write_whole_file
-from iceberg_export.parquet.reader import check_place, check_rows, decode_row_group, parse_footer
+from iceberg_export.parquet.reader import (
+    HeldBytes,
+    check_place,
+    check_rows,
+    decode_pages,
+    decode_row_group,
+    pages_of_chunk,
+    parse_footer,
+)
+from iceberg_export.parquet.row_group import SMALL_ROW_GROUPS, RowGroupSizes
 from iceberg_export.rows.columns import RecordRows, concat_rows
 from iceberg_export.rows.footer import FileUnreadable, Footer
 from iceberg_export.typed.file_columns import FileColumns
@@ -42,10 +51,15 @@ class _File:
         if self._footer is None:
             self._footer = parse_footer(self._data, key=self._key, file_bytes=len(self._data))
         check_place(self._footer, chunk)
-        if self._decoded is None or self._decoded[0] != chunk.row_group:
-            data = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
-            self._decoded = chunk.row_group, decode_row_group(self._footer, chunk.row_group, data)
-        rows = check_rows(self._decoded[1], chunk)
+        pages = pages_of_chunk(self._footer, chunk)
+        if pages is not None:
+            decoded = decode_pages(self._footer, pages, HeldBytes([(0, self._data)]))
+            rows = check_rows(decoded, chunk, row_first=pages.row_first)
+        else:
+            if self._decoded is None or self._decoded[0] != chunk.row_group:
+                data = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+                self._decoded = chunk.row_group, decode_row_group(self._footer, chunk.row_group, data)
+            rows = check_rows(self._decoded[1], chunk)
         # A wrong partition would move records to another log (safety rule S20).
         if int(rows.partition[0]) != partition:
             raise FileUnreadable(f"its rows are of partition {rows.partition[0]}, the index says {partition}")
@@ -66,17 +80,20 @@ def merge_files(
     row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
     typed: FileColumns | None = None,
     key: str | None = None,
+    sizes: RowGroupSizes = SMALL_ROW_GROUPS,
 ) -> ArchiveFile:
     """The rows of the chunks as one file.
 
     `chunks`: in the order of (partition, offset). `files`: the bytes of each file, `keys`: their keys (None: tests
-    alone). `key`: where the new file will be put; it is part of the file's checksum.
+    alone). `key`: where the new file will be put; it is part of the file's checksum. `sizes`: of its row groups.
 
     Raises `FileUnreadable` where one of `files` is not as the index describes it.
     """
 
     def write(*, has_header_keys: bool) -> ArchiveFile:
-        with ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key) as writer:
+        with ArchiveFileWriter(
+            topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key, sizes=sizes
+        ) as writer:
             return _merge(writer, chunks, _files(files, keys), row_group_bytes_target)
 
     return write_whole_file(write)

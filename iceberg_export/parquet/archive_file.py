@@ -1,21 +1,26 @@
 """Writes one Parquet file of the lake, for an archive pass or for a merge of files.
 
-The caller passes rows in the order of (partition, offset), about a row group at a time. The result is the file and the
-entries of the chunk index that serve its rows. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX`
-of the file; the rest of the file is in a temporary file. CPU work for a thread.
+The caller passes rows in the order of (partition, offset), about a chunk at a time. Those of one partition that follow
+each other become a large row group (`iceberg_export.parquet.row_group`). The result is the file and the entries of the
+chunk index that serve its rows. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file; the
+rest of the file is in a temporary file. CPU work for a thread.
 """
 
 import json
 import mmap
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coordinator.commands.commands import ArchivedChunk
 from iceberg_export.parquet.arrow_writer import FileWriter, HeaderKeysFound
+from iceberg_export.parquet.pages import page_cuts
+from iceberg_export.parquet.row_group import SMALL_ROW_GROUPS, PendingRowGroup, RowGroupSizes
 from iceberg_export.rows.checksums import sealed
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.footer import RowGroupLocation
@@ -27,6 +32,7 @@ from iceberg_export.rows.schema import (
     FILE_FORMAT_VERSION_LEFT_OUT,
     FILE_METADATA_KEY,
     MICROSECONDS_PER_MILLISECOND,
+    PAGE_ROWS_METADATA_KEY,
 )
 from iceberg_export.tables.column_counts import ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
@@ -108,13 +114,22 @@ class ArchiveFileWriter:
         typed: "FileColumns | None" = None,
         has_header_keys: bool = False,
         key: str | None = None,
+        sizes: RowGroupSizes = SMALL_ROW_GROUPS,
     ) -> None:
         """`has_header_keys`: keep header keys as bytes, whatever the first rows have. `key`: the object key of the
-        file, which its checksums cover (safety rule S20). None: no checksums, for tests alone."""
+        file, which its checksums cover (safety rule S20). None: no checksums, for tests alone. `sizes`: of row groups
+        and their pages."""
+        self._sizes = sizes
         self._topic_id = topic_id
         self._key = key
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
-        self._file = FileWriter(self._sink, typed, has_header_keys=has_header_keys)
+        self._typed, self._has_header_keys = typed, has_header_keys
+        self._page_rows = 0
+        """The rows of each page, once the file has rows."""
+        self._has_pages = False
+        """Whether a row group has several pages."""
+        self._begun: FileWriter | None = None
+        self._pending: PendingRowGroup | None = None
         self._version = FILE_FORMAT_VERSION
         if typed is not None and typed.plans is not None:
             self._version = FILE_FORMAT_VERSION_LEFT_OUT
@@ -133,7 +148,8 @@ class ArchiveFileWriter:
 
     def __exit__(self, *_: object) -> None:
         if not self._sink.closed:
-            self._file.abandon()
+            if self._begun is not None:
+                self._begun.abandon()
             self._sink.close()
 
     def enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> bool:
@@ -147,46 +163,103 @@ class ArchiveFileWriter:
         return is_new
 
     def write_rows(self, rows: RecordRows) -> None:
-        """Append at least one row, as one row group or, where they exceed the limit of rows, as several.
+        """Append at least one row: to a row group of its partition, or as one that several partitions share.
 
-        Raises `HeaderKeysFound`.
+        Rows beyond the limit of a row group become several. Raises `HeaderKeysFound`.
         """
         for first in range(0, len(rows), self._rows_max):
-            self._write_row_group(rows.part(first, min(first + self._rows_max, len(rows))))
+            self._add(rows.part(first, min(first + self._rows_max, len(rows))))
 
-    def _write_row_group(self, rows: RecordRows) -> None:
-        self._file.write_row_group(rows)
-        self._bounds = _bounds(rows) if self._bounds is None else self._bounds.with_also(_bounds(rows))
+    def _add(self, rows: RecordRows) -> None:
+        if not self._page_rows:
+            self._page_rows = self._sizes.page_rows(rows)
+        if self._pending is not None and not self._pending.takes(rows):
+            self._write_pending()
+        if self._pending is None:
+            self._pending = PendingRowGroup(self._sizes, self._page_rows, self._rows_max)
+        if self._pending.takes(rows):
+            self._pending.add(rows)
+            if self._pending.is_full:
+                self._write_pending()
+        else:
+            self._pending = None
+            self._write_shared(rows)
+
+    def _write_pending(self) -> None:
+        """Write the row group of one partition that waits, if there is one."""
+        pending, self._pending = self._pending, None
+        if pending is None or not pending.parts:
+            return
+        parts = pending.parts
+        offsets = np.concatenate([part.offset for part in parts])
+        timestamps = np.concatenate([part.timestamp_ms for part in parts])
+        ends = pending.chunk_ends()
+        runs = [(pending.partition, first, end) for first, end in pairwise((0, *ends))]
+        self._write_row_group(parts, offsets, timestamps, runs)
+
+    def _write_shared(self, rows: RecordRows) -> None:
         starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
-        for first, end in pairwise([*starts.tolist(), len(rows)]):
-            self._runs.setdefault(PartitionIndex(int(rows.partition[first])), []).append(
+        runs = [
+            (PartitionIndex(int(rows.partition[first])), first, end)
+            for first, end in pairwise((*starts.tolist(), len(rows)))
+        ]
+        self._write_row_group([rows], rows.offset, rows.timestamp_ms, runs)
+
+    def _write_row_group(
+        self,
+        parts: Sequence[RecordRows],
+        offsets: NDArray[np.int64],
+        timestamps: NDArray[np.int64],
+        runs: Sequence[tuple[PartitionIndex, int, int]],
+    ) -> None:
+        """`runs`: for each chunk its partition, its first row and the row after its last."""
+        self._file().write_row_group(parts)
+        self._has_pages |= self._sizes.group_bytes_max > 0 and len(offsets) > self._page_rows
+        for part in parts:
+            self._bounds = _bounds(part) if self._bounds is None else self._bounds.with_also(_bounds(part))
+        for partition, first, end in runs:
+            self._runs.setdefault(partition, []).append(
                 _RowRun(
                     row_group=self._row_groups_count,
                     row_first=first,
                     row_count=end - first,
-                    offset_first=Offset(int(rows.offset[first])),
-                    max_timestamp=Milliseconds(int(rows.timestamp_ms[first:end].max())),
+                    offset_first=Offset(int(offsets[first])),
+                    max_timestamp=Milliseconds(int(timestamps[first:end].max())),
                 )
             )
         self._row_groups_count += 1
 
+    def _file(self) -> FileWriter:
+        if self._begun is None:
+            self._begun = FileWriter(
+                self._sink,
+                self._typed,
+                has_header_keys=self._has_header_keys,
+                page_rows=self._page_rows if self._sizes.group_bytes_max else 0,
+            )
+        return self._begun
+
     def finish(self) -> ArchiveFile:
-        """Write the footer. Nothing may be added after it."""
+        """Write the pending rows and the footer. Nothing may be added after it. Raises `HeaderKeysFound`."""
+        self._write_pending()
+        file = self._file()
         checksums = {} if self._key is None else {CHECKSUMS_METADATA_KEY: CHECKSUMS_VERSION}
-        places = self._file.close({FILE_METADATA_KEY: self._describe(), **checksums})
+        pages = {PAGE_ROWS_METADATA_KEY: str(self._page_rows)} if self._has_pages and self._key is not None else {}
+        places = file.close({FILE_METADATA_KEY: self._describe(file), **checksums, **pages})
         contents = _contents(self._sink, self._sink.tell())
         self._sink.close()
         view = memoryview(contents)
         parts: tuple[Buffer, ...] = (view,)
         if self._key is not None:
-            parts = sealed(view, self._key, self._file.chunk_bounds())
+            cuts = page_cuts(view, self._page_rows) if pages else ()
+            parts = sealed(view, self._key, chain(file.chunk_bounds(), cuts))
             _leave_pages(contents)
         return ArchiveFile(
             parts=parts,
             object_bytes=sum(map(len, parts)),
             row_count=sum(place.row_count for place in places),
             bounds=self._bounds,
-            counts=self._file.counts(),
+            counts=file.counts(),
             split_offsets=tuple(place.byte_first for place in places),
             partitions=tuple(
                 (partition, _archived(offset_first, offset_end, self._runs.get(partition, []), places))
@@ -194,9 +267,9 @@ class ArchiveFileWriter:
             ),
         )
 
-    def _describe(self) -> str:
+    def _describe(self, file: FileWriter) -> str:
         """The JSON of the file's format, topic and ranges of offsets: a recovery reads it without the ledger."""
-        version = FILE_FORMAT_VERSION_HEADER_KEYS if self._file.has_header_keys else self._version
+        version = FILE_FORMAT_VERSION_HEADER_KEYS if file.has_header_keys else self._version
         return json.dumps(
             {
                 "version": version,

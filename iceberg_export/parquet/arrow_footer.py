@@ -6,7 +6,8 @@ In: the end of a file. Out: its `Footer` with the locations of its row groups, o
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +18,7 @@ from iceberg_export.rows.checksums import FileChecksums, check_key, checked_foot
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, RowGroupLocation, damage_contained
 from iceberg_export.rows.footer_text import read_footer_text
 from iceberg_export.rows.schema import FieldId
+from iceberg_export.rows.thrift import raw_field
 from iceberg_export.rows.thrift_footer import check_footer
 from iceberg_export.tables import column_counts
 from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
@@ -26,6 +28,8 @@ from storage.object_store import Buffer
 if TYPE_CHECKING:
     from iceberg_export.typed.elision.value_decoder import PlannedValueDecoder
 
+_SCHEMA: Final = 2
+"""The field of FileMetaData with the schema's elements."""
 _NEVER_NULL = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
 """The columns that count as never null in a file from before counts were in the footer; `count_filling` knows them."""
 _COUNTED_ROWS = frozenset({*_NEVER_NULL, FieldId.KEY, FieldId.VALUE, FieldId.HEADERS})
@@ -45,7 +49,22 @@ def read_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None 
             check_footer(footer[:-FOOTER_TAIL_BYTES], file_bytes)
         elif key is not None:
             check_key(checksums, key)
-        return _footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(footer))), checksums)
+        parsed = _footer(pq.read_metadata(pa.BufferReader(pa.py_buffer(footer))), checksums)
+        page_rows = _page_rows(parsed)
+        if not page_rows:
+            return parsed
+        return replace(parsed, page_rows=page_rows, schema=raw_field(bytes(footer[:-FOOTER_TAIL_BYTES]), _SCHEMA))
+
+
+def _page_rows(footer: Footer) -> int:
+    """The rows of each page, for files with checksums alone: without them nothing says where a page ends."""
+    text = footer.metadata.get(schema.PAGE_ROWS_METADATA_KEY)
+    if text is None or footer.checksums is None:
+        return 0
+    page_rows = int(text)
+    if page_rows <= 0:
+        raise FileUnreadable(f"the footer says that pages have {page_rows} rows")
+    return page_rows
 
 
 def _footer(file_metadata: Arrow, checksums: FileChecksums | None) -> Footer:

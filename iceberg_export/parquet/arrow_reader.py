@@ -6,7 +6,7 @@ of their own.
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +21,7 @@ from iceberg_export.parquet.arrow_rows import (
     to_binary,
 )
 from iceberg_export.parquet.file_window import FileWindow
+from iceberg_export.parquet.pages import PageRead, Span, pages_of
 from iceberg_export.rows import schema
 from iceberg_export.rows.columns import BinaryColumn, RecordRows
 from iceberg_export.rows.footer import FileUnreadable, Footer, damage_contained
@@ -39,15 +40,36 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
             footer.checksums.check(location.byte_first, data)
         window = FileWindow(data, location.byte_first, location.byte_first + location.byte_count)
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
-        columns = columns_in_file(footer, schema.COLUMNS)
-        if footer.has_header_keys:
-            columns.append(schema.HEADER_KEYS)
-        table = file.read_row_group(row_group, columns=columns, use_threads=False)
-        table = table.combine_chunks()
-        rows = _from_arrow(footer, table)
-        # Compiled kernels index these arrays without bounds checks.
-        rows.check_lengths(location.row_count)
+        return _rows(footer, file, row_group, location.row_count)
+
+
+def pages_for(footer: Footer, row_group: int, row_first: int, row_count: int) -> PageRead | None:
+    """The pages that are exactly these rows; None where the row group has to be read whole. See `pages_of`."""
+    return pages_of(footer, row_group, row_first, row_count, _columns(footer)) if footer.page_rows else None
+
+
+def read_pages(footer: Footer, pages: PageRead, read: Callable[[Span], Buffer]) -> RecordRows:
+    """All rows of some pages of a row group. CPU work, as `read_rows`.
+
+    `read`: returns bytes of the file. Raises `FileUnreadable`.
+    """
+    with damage_contained(f"pages {pages.pages.start} to {pages.pages.stop} of row group {pages.row_group}"):
+        data = pages.file(footer, read)
+        return _rows(footer, pq.ParquetFile(pa.BufferReader(pa.py_buffer(data))), 0, pages.row_count)
+
+
+def _rows(footer: Footer, file: Arrow, row_group: int, row_count: int) -> RecordRows:
+    table = file.read_row_group(row_group, columns=_columns(footer), use_threads=False).combine_chunks()
+    rows = _from_arrow(footer, table)
+    # Compiled kernels index these arrays without bounds checks.
+    rows.check_lengths(row_count)
     return rows
+
+
+def _columns(footer: Footer) -> list[str]:
+    """The columns of a file that its records are made of."""
+    columns = columns_in_file(footer, schema.COLUMNS)
+    return [*columns, schema.HEADER_KEYS] if footer.has_header_keys else columns
 
 
 def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:

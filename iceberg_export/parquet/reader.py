@@ -1,6 +1,7 @@
 """Reads archived records as Kafka's record batches.
 
-A row group is fetched with one ranged read, and decoded in a thread. Footers are cached. Row groups that several
+A row group is fetched with one ranged read, and decoded in a thread; of a large one only the pages with the chunk's
+rows are (`iceberg_export.parquet.pages`). Footers are cached. Row groups that several
 partitions share are cached, too: a consumer of one of them mostly consumes the others. A small file is one request.
 
 The batches cover exactly the chunk's range of offsets. Offset deltas keep the gaps inside a batch, and an empty control
@@ -8,9 +9,10 @@ batch covers a gap at the end (safety rule S5).
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from iceberg_export.parquet.single_flight import ReadOnce
 from iceberg_export.rows.checksums import tail_bytes
@@ -26,6 +28,7 @@ from iceberg_export.rows.footer import (
 from iceberg_export.rows.kafka_rows import encode_rows
 from iceberg_export.rows.schema import TYPED_METADATA_KEY
 from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.table_reader import gather_bounded
 from iceberg_export.typed.columns import TypedColumns, decode
 from protocol.limits import (
     ARCHIVE_BATCH_BYTES_TARGET,
@@ -40,6 +43,11 @@ from protocol.records.control_batches import empty_control_batch
 from protocol.records.records import kernels_ready
 from protocol.types import Offset
 from storage.object_store import Buffer, ObjectStore
+from storage.read_plan import plan_reads
+from storage.refs import ByteRange
+
+if TYPE_CHECKING:
+    from iceberg_export.parquet.pages import PageRead
 
 ROW_BYTES_WEIGHED = 128
 """The weight of a record beside its strings: a topic's settings may make a batch of each record, which takes longer
@@ -172,6 +180,10 @@ class ParquetReader:
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
         check_place(footer, chunk)
         form = BatchForm(compression, self._batch_bytes_max_of(object_key))
+        pages = pages_of_chunk(footer, chunk)
+        if pages is not None:
+            held = await self._pages(object_key, file_bytes, pages)
+            return await self._run_in_thread(_encode_pages, footer, pages, held, chunk, form)
         if chunk.row_count == footer.row_groups[chunk.row_group].row_count:
             data = await self._row_group(object_key, file_bytes, chunk)
             return await self._run_in_thread(encode_chunk, footer, data, chunk, form)
@@ -189,6 +201,14 @@ class ParquetReader:
     ) -> RecordRows:
         data = await self._row_group(object_key, file_bytes, chunk)
         return await self._run_in_thread(decode_row_group, footer, chunk.row_group, data)
+
+    async def _pages(self, object_key: str, file_bytes: int, pages: "PageRead") -> "HeldBytes":
+        """The bytes of these pages: mostly three requests, for the columns before the values, these, and headers."""
+        if file_bytes <= self._small_file_bytes_max:
+            return HeldBytes([(0, await self._small_file(object_key, file_bytes))])
+        reads = plan_reads([ByteRange(object_key, first, end - first) for first, end in pages.spans])
+        contents = await gather_bounded([partial(self._store.get_range, *planned.read) for planned in reads])
+        return HeldBytes([(planned.read.byte_first, data) for planned, data in zip(reads, contents, strict=True)])
 
     async def _row_group(self, object_key: str, file_bytes: int, chunk: ArchivedRows) -> Buffer:
         """The bytes of the chunk's row group."""
@@ -220,6 +240,41 @@ class ParquetReader:
             tail = await self._store.get_range(object_key, object_bytes - count, count)
         footer = await self._run_in_thread(parse_footer, tail, key=object_key, file_bytes=object_bytes)
         return footer, object_bytes
+
+
+class HeldBytes:
+    """Parts of a file: the first byte and the content of each, ascending."""
+
+    def __init__(self, parts: Sequence[tuple[int, Buffer]]) -> None:
+        self._firsts = [first for first, _ in parts]
+        self._contents = [memoryview(content) for _, content in parts]
+
+    def read(self, span: tuple[int, int]) -> memoryview:
+        """The bytes of a span, which lies in one of the parts."""
+        part = bisect_right(self._firsts, span[0]) - 1
+        first = self._firsts[part]
+        return self._contents[part][span[0] - first : span[1] - first]
+
+
+def pages_of_chunk(footer: Footer, chunk: ArchivedRows) -> "PageRead | None":
+    """The pages with a chunk's rows; None where its row group has to be read whole. Raises `FileUnreadable`."""
+    if not footer.page_rows:
+        return None
+    from iceberg_export.parquet.arrow_reader import pages_for  # pyarrow, which has parsed the footer
+
+    with damage_contained(f"the pages of row group {chunk.row_group}"):
+        return pages_for(footer, chunk.row_group, chunk.row_first, chunk.row_count)
+
+
+def decode_pages(footer: Footer, pages: "PageRead", held: HeldBytes) -> RecordRows:
+    """The rows of some pages. CPU work for a thread. Raises `FileUnreadable`."""
+    from iceberg_export.parquet.arrow_reader import read_pages
+
+    return read_pages(footer, pages, held.read)
+
+
+def _encode_pages(footer: Footer, pages: "PageRead", held: HeldBytes, chunk: ArchivedRows, form: BatchForm) -> bytes:
+    return encode_part(decode_pages(footer, pages, held), chunk, form, row_first=pages.row_first)
 
 
 def parse_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
@@ -263,23 +318,25 @@ def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, form: BatchF
     return encode_part(decode_row_group(footer, chunk.row_group, data), chunk, form)
 
 
-def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> bytes:
-    """The chunk's rows as record batches, taken from its decoded row group. CPU work for a thread.
+def encode_part(rows_held: RecordRows, chunk: ArchivedRows, form: BatchForm, *, row_first: int = 0) -> bytes:
+    """The chunk's rows as record batches. CPU work for a thread. For the arguments: `check_rows`.
 
     Raises `FileUnreadable` where the rows are not those of the index.
     """
     with damage_contained(f"rows {chunk.row_first} to {chunk.row_first + chunk.row_count}"):
-        rows = check_rows(row_group, chunk)
+        rows = check_rows(rows_held, chunk, row_first=row_first)
         bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
         batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
         return batches + empty_control_batch(int(rows.offset[-1]) + 1, chunk.offset_end)
 
 
-def check_rows(row_group: RecordRows, chunk: ArchivedRows) -> RecordRows:
-    """The chunk's rows, taken from its decoded row group. Raises `FileUnreadable` where they are not those of the
-    index."""
+def check_rows(rows_held: RecordRows, chunk: ArchivedRows, *, row_first: int = 0) -> RecordRows:
+    """The chunk's rows, taken from decoded rows of its row group, of which the first one is number `row_first`.
+
+    Raises `FileUnreadable` where they are not those of the index.
+    """
     row_end = chunk.row_first + chunk.row_count
-    rows = row_group.part(chunk.row_first, row_end)
+    rows = rows_held.part(chunk.row_first - row_first, row_end - row_first)
     first, last = int(rows.offset[0]), int(rows.offset[-1])
     # Rows of another partition or range would be served as this log's records (safety rule S20).
     if first < chunk.offset_first or last >= chunk.offset_end or bool((rows.partition != rows.partition[0]).any()):

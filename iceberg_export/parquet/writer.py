@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 
 from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter
+from iceberg_export.parquet.row_group import SMALL_ROW_GROUPS, RowGroupSizes
 from iceberg_export.parquet.source_chunks import SourceChunk, readable_batches
 from iceberg_export.rows.kafka_rows import RunRows, gather_run
 from protocol.errors import DoesNotUnpack
@@ -47,10 +48,13 @@ class ArchiveWriter:
         typed: "FileColumns | None" = None,
         has_header_keys: bool = False,
         key: str | None = None,
+        sizes: RowGroupSizes = SMALL_ROW_GROUPS,
     ) -> None:
         """Parameters: see `ArchiveFileWriter`."""
         self._row_group_bytes_target = row_group_bytes_target
-        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key)
+        self._file = ArchiveFileWriter(
+            topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key, sizes=sizes
+        )
         self._run = BatchRun()
         self._batches: list[_Batch] = []
         """The headers and places of the run's batches, in order."""

@@ -57,6 +57,11 @@ class RowGroupLocation:
 class ByteChecks(Protocol):
     """Compares bytes of a file with the checksums that it was written with."""
 
+    @property
+    def ends(self) -> Sequence[int]:
+        """0, and the end of each stretch of bytes that has a checksum."""
+        ...
+
     def check(self, byte_first: int, data: Buffer) -> None:
         """Raises `FileUnreadable` where `data` is not what was written from `byte_first` on."""
         ...
@@ -97,6 +102,10 @@ class Footer:
     """True where the file keeps header keys as bytes, too (`header_keys`)."""
     checksums: ByteChecks | None = None
     """The checksums of all bytes before the footer; None for a file from before checksums."""
+    page_rows: int = 0
+    """The rows of each page of its large row groups; 0 where no row group can be read by pages."""
+    schema: bytes = b""
+    """The schema's elements as the footer has them; empty where no row group can be read by pages."""
 
 
 def tail_bytes_first(object_bytes: int) -> int:

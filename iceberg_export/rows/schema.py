@@ -87,6 +87,9 @@ CHECKSUMS_METADATA_KEY: Final = "penstock.checksums"
 """Key in the footer of a file with a block of checksums in front of the footer (`iceberg_export.rows.checksums`). Its
 value is `CHECKSUMS_VERSION`."""
 CHECKSUMS_VERSION: Final = "1"
+PAGE_ROWS_METADATA_KEY: Final = "penstock.page-rows"
+"""Key in the footer of a file whose large row groups can be read by pages: the rows of each page, as a decimal number.
+Each page is a stretch of the checksums then (`iceberg_export.parquet.pages`)."""
 TYPED_METADATA_KEY: Final = "penstock.typed-columns"
 """Key of the JSON of `typed.columns.TypedColumns`, in the footer of a file and the properties of a table with some."""
 PLANS_METADATA_KEY: Final = "penstock.value-plans"

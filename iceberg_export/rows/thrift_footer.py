@@ -5,19 +5,15 @@ for example in the sizes of its level histograms: a C++ exception passes through
 metadata that pyarrow reads is compared with the schema here. A footer that passes may be damaged all the same: files
 from before checksums have nothing to compare with.
 
-Specification: Apache Parquet's parquet.thrift; Apache Thrift's compact protocol. `SizeStatistics::Validate` (Arrow 26).
+Specification: Apache Parquet's parquet.thrift. `SizeStatistics::Validate` (Arrow 26).
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
 
-from protocol.limits import THRIFT_DEPTH_MAX, THRIFT_VARINT_BYTES_MAX
+from iceberg_export.rows.thrift import Struct, ThriftWrong, Value, read_struct, select
+from protocol.limits import THRIFT_DEPTH_MAX
 
-Value: TypeAlias = "int | bytes | Sequence[Value] | Mapping[int, Value]"
-Struct: TypeAlias = Mapping[int, Value]
-
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _BYTE_ARRAY: Final = 6
 _FIXED: Final = 7
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
@@ -27,7 +23,7 @@ _CODECS: Final = range(8)
 _REPEATED: Final = 2
 
 
-class FooterWrong(ValueError):
+class FooterWrong(ThriftWrong):
     """A footer contradicts itself or its length; the message says where."""
 
 
@@ -38,102 +34,11 @@ class _Leaf(NamedTuple):
     repetition_max: int
 
 
-class _Fields(NamedTuple):
-    """The fields of a struct to decode, by their Thrift ids. The decoder skips all others."""
-
-    values: frozenset[int]
-    structs: "Mapping[int, _Fields]"
-    """The nested structs to decode, alone or in lists."""
-
-
-def _select(*values: int, structs: Mapping[int, _Fields] = MappingProxyType({})) -> _Fields:
-    return _Fields(frozenset(values), structs)
-
-
-_NOTHING: Final = _select()
-_COLUMN_METADATA: Final = _select(1, 2, 3, 4, 5, 6, 7, 9, 11, structs={12: _select(1, 2, 5, 6), 16: _select(1, 2, 3)})
-_ROW_GROUP: Final = _select(3, structs={1: _select(8, 9, structs={3: _COLUMN_METADATA})})
-_FILE: Final = _select(3, 8, 9, structs={2: _select(1, 2, 3, 4, 5), 4: _ROW_GROUP})
+_COLUMN_METADATA: Final = select(1, 2, 3, 4, 5, 6, 7, 9, 11, structs={12: select(1, 2, 5, 6), 16: select(1, 2, 3)})
+_ROW_GROUP: Final = select(3, structs={1: select(8, 9, structs={3: _COLUMN_METADATA})})
+_FILE: Final = select(3, 8, 9, structs={2: select(1, 2, 3, 4, 5), 4: _ROW_GROUP})
 """The fields of FileMetaData. A wide file has a hundred values for each column of each row group, and most of them are
 not checked here."""
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for number in range(THRIFT_VARINT_BYTES_MAX):
-        byte = data[at + number]
-        value |= (byte & 0x7F) << 7 * number
-        if byte < 0x80:
-            return value, at + number + 1
-    raise FooterWrong("a number does not end")
-
-
-def _value(data: bytes, at: int, kind: int, fields: _Fields, depth: int) -> tuple[Value, int]:
-    """A value of the compact protocol, with the selected `fields` of structs, and the position after it.
-
-    Raises `FooterWrong` and `IndexError`.
-    """
-    if _I16 <= kind <= _I64:
-        number, at = _varint(data, at)
-        return (number >> 1) ^ -(number & 1), at
-    if kind == _BINARY:
-        count, at = _varint(data, at)
-        return _slice(data, at, count), at + count
-    if kind in {_LIST, _SET}:
-        kind, count = data[at] & 0x0F, data[at] >> 4
-        count, at = _varint(data, at + 1) if count == 0x0F else (count, at + 1)
-        if count > len(data) - at:
-            raise FooterWrong(f"a list of {count} values does not fit into it")
-        _check_depth(depth)
-        values: list[Value] = []
-        for _ in range(count):
-            value, at = _value(data, at, kind, fields, depth + 1)
-            values.append(value)
-        return values, at
-    if kind == _STRUCT:
-        return _fields(data, at, fields, depth + 1)
-    if kind == _DOUBLE:
-        return _slice(data, at, 8), at + 8
-    if kind in {_BYTE, _TRUE, _FALSE}:
-        return data[at], at + 1
-    raise FooterWrong(f"a value of type {kind}")  # no footer has a map
-
-
-def _slice(data: bytes, at: int, count: int) -> bytes:
-    if count > len(data) - at:
-        raise FooterWrong(f"{count} bytes do not fit into it")
-    return data[at : at + count]
-
-
-def _check_depth(depth: int) -> None:
-    if depth > THRIFT_DEPTH_MAX:
-        raise FooterWrong("it is nested too deep")
-
-
-def _fields(data: bytes, at: int, fields: _Fields, depth: int = 0) -> tuple[Struct, int]:
-    """The selected fields of a struct by their ids, and the position after it. Errors: see `_value`."""
-    _check_depth(depth)
-    values, structs = fields
-    decoded: dict[int, Value] = {}
-    field_id = 0
-    while (head := data[at]) != 0:
-        at += 1
-        kind = head & 0x0F
-        if head >> 4:
-            field_id += head >> 4
-        else:
-            number, at = _varint(data, at)
-            field_id = (number >> 1) ^ -(number & 1)
-        if _I16 <= kind <= _I64 and data[at] < 0x80:  # most fields are small numbers: decoded without a call
-            value: Value = (data[at] >> 1) ^ -(data[at] & 1)
-            at += 1
-        elif kind in {_TRUE, _FALSE}:
-            value = int(kind == _TRUE)
-        else:
-            value, at = _value(data, at, kind, structs.get(field_id, _NOTHING), depth)
-        if field_id in values or field_id in structs:
-            decoded[field_id] = value
-    return decoded, at + 1
 
 
 def check_footer(footer: memoryview, file_bytes: int | None) -> None:
@@ -141,7 +46,7 @@ def check_footer(footer: memoryview, file_bytes: int | None) -> None:
 
     `footer`: without length and magic. `file_bytes`: the size of the file; None: unknown.
     """
-    file, end = _fields(bytes(footer), 0, _FILE)
+    file, end = read_struct(bytes(footer), 0, _FILE)
     if end != len(footer):
         raise FooterWrong("it ends before its length")
     if {8, 9} & file.keys():

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coordinator.commands.commands import ArchivedChunk
-from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.compaction.topic_files import MergeChunk
 from iceberg_export.compaction.writer import merge_files
 from iceberg_export.parquet.archive_file import ArchiveFile, write_whole_file
@@ -18,8 +17,9 @@ from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
 from iceberg_export.tables.data_file import RowBounds
 from protocol.limits import TIMESTAMP_MS_MAX
 from protocol.records.compression import Compression
-from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, Offset, PartitionIndex, TopicId
+from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
 from storage.memory_store import MemoryStore
+from tests.support.lake.parquet_files import as_indexed
 from tests.support.records.plain_records import Record, make_batch, read_batches
 
 KEY = "lake/t/data/1-1.parquet"
@@ -151,21 +151,6 @@ def test_files_that_are_merged_hold_what_they_held(
 def added_up(one: ColumnCounts, two: ColumnCounts) -> ColumnCounts:
     return ColumnCounts.of(
         ColumnCount(a.field_id, a.values + b.values, a.nulls + b.nulls) for a, b in zip(one, two, strict=True)
-    )
-
-
-def as_indexed(chunk: ArchivedChunk) -> ChunkRef:
-    return ChunkRef(
-        offset_first=chunk.offset_first,
-        offset_end=chunk.offset_end,
-        object_id=ObjectId(1),
-        byte_first=chunk.byte_first,
-        byte_count=chunk.byte_count,
-        max_timestamp=chunk.max_timestamp,
-        append_time_ms=Milliseconds(NO_TIMESTAMP),
-        row_group=chunk.row_group,
-        row_first=chunk.row_first,
-        row_count=chunk.row_count,
     )
 
 

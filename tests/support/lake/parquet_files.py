@@ -6,9 +6,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from coordinator.commands.commands import ArchivedChunk
+from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.parquet.arrow_writer import FileWriter
 from iceberg_export.rows.columns import BinaryColumn, RecordRows
 from iceberg_export.rows.footer import RowGroupLocation
+from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId
 
 
 def binary(values: Sequence[bytes | None]) -> BinaryColumn:
@@ -43,7 +46,7 @@ def file_of(
     sink = io.BytesIO()
     writer = FileWriter(sink)
     for rows in row_groups:
-        writer.write_row_group(rows)
+        writer.write_row_group([rows])
     places = writer.close(metadata)
     assert not sink.closed
     return sink.getvalue(), places
@@ -51,3 +54,19 @@ def file_of(
 
 def piece(data: bytes, place: RowGroupLocation) -> bytes:
     return data[place.byte_first : place.byte_first + place.byte_count]
+
+
+def as_indexed(chunk: ArchivedChunk) -> ChunkRef:
+    """The row of the index for a chunk of a new file."""
+    return ChunkRef(
+        offset_first=chunk.offset_first,
+        offset_end=chunk.offset_end,
+        object_id=ObjectId(1),
+        byte_first=chunk.byte_first,
+        byte_count=chunk.byte_count,
+        max_timestamp=chunk.max_timestamp,
+        append_time_ms=Milliseconds(NO_TIMESTAMP),
+        row_group=chunk.row_group,
+        row_first=chunk.row_first,
+        row_count=chunk.row_count,
+    )

@@ -61,7 +61,7 @@ class TestWhatOtherReadersSee:
 
     def test_only_the_headers_of_a_part_are_counted(self) -> None:
         writer = FileWriter(io.BytesIO())
-        writer.write_row_group(ROWS.part(2, 3))
+        writer.write_row_group([ROWS.part(2, 3)])
         writer.close({})
         counts = {each.field_id: (each.values, each.nulls) for each in writer.counts()}
         assert counts[FieldId.HEADER_VALUE] == (1, 0)

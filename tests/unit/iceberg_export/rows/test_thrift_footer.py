@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, footer_bytes
-from iceberg_export.rows.thrift_footer import FooterWrong, check_footer
+from iceberg_export.rows.thrift import ThriftWrong
+from iceberg_export.rows.thrift_footer import check_footer
 from tests.support.lake.checksummed_files import archived
 
 ROOT = Path(__file__).parents[4]
@@ -67,5 +68,5 @@ def test_a_footer_that_is_cut_is_wrong(left: int) -> None:
     ],
 )
 def test_lengths_lead_nowhere(footer: bytes, what: str) -> None:
-    with pytest.raises(FooterWrong, match=what):
+    with pytest.raises(ThriftWrong, match=what):
         check_footer(memoryview(footer), None)
