@@ -952,8 +952,6 @@ ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 
 GC_CHECK_INTERVAL_S = 10.0
 """How often the maintenance leader looks for garbage; where the grace is shorter, once in a grace."""
-GC_TIME_REPORT_INTERVAL_S = 600.0
-"""How often an entry moves the ledger's time at least while garbage waits; much shorter than CLOCK_STEP_MS_MAX."""
 GC_DELETIONS_PER_STEP_MAX = 1_000
 """Objects deleted before an entry reports the deletions: S3's DeleteObjects takes as many."""
 STORE_DELETES_IN_FLIGHT_MAX = 16

@@ -148,28 +148,6 @@ def is_session_due(ended_ms: Milliseconds, *, time_ms: Milliseconds, grace_ms: i
     return time_ms - ended_ms >= grace_ms
 
 
-def next_due_ms(
-    released: Mapping[str, Milliseconds],
-    sessions_ended: Mapping[SessionId, Milliseconds],
-    *,
-    grace_ms: int,
-    already_listed: Container[SessionId],
-) -> Milliseconds | None:
-    """The state's time at which the next released object may be deleted, or the next ended session is looked for.
-
-    UNTIMED where an object waits for any time at all; None where nothing waits. The arguments are those of
-    `plan_released` and `plan_sessions`.
-    """
-    if UNTIMED in released.values():
-        return Milliseconds(UNTIMED)
-    dues = [min(released.values()) + grace_ms] if released else []
-    dues += [
-        ended_ms + grace_ms + (ENDED_SESSION_LISTED_AGAIN_MS if session in already_listed else 0)
-        for session, ended_ms in sessions_ended.items()
-    ]
-    return Milliseconds(min(dues)) if dues else None
-
-
 def plan_sessions(
     sessions_ended: Mapping[SessionId, Milliseconds],
     *,

@@ -19,12 +19,11 @@ from protocol.limits import (
     CLOCK_STEP_MS_MAX,
     GC_CHECK_INTERVAL_S,
     GC_DELETIONS_PER_STEP_MAX,
-    GC_TIME_REPORT_INTERVAL_S,
     SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN,
     SNAPSHOTS_PER_GRACE,
 )
 from protocol.types import Milliseconds, SessionId
-from storage.gc_plan import ListedVerdict, judge_listed, next_due_ms, plan_released, plan_sessions
+from storage.gc_plan import ListedVerdict, judge_listed, plan_released, plan_sessions
 from storage.object_store import ObjectMeta, ObjectsNotDeleted, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
@@ -55,8 +54,6 @@ class GarbageCollector:
         self._grace_ms = grace_ms
         self._time_ms, self._time_seen_s = context.ledger.state.time_ms, context.clock.monotonic_s()
         """The state's time, and the monotonic time at which it was read."""
-        self._time_moved_s = float("-inf")
-        """The monotonic time at which the state's time was last seen to move."""
         self._stepped_s = float("-inf")
         """The monotonic time of the last step of the state's time."""
         self._sessions_listed: set[SessionId] = set()
@@ -93,7 +90,10 @@ class GarbageCollector:
 
         Raises `NotMaintenanceLeader` as soon as this agent may not delete any more.
         """
-        if self._is_time_due():
+        state = self._ledger.state
+        # Graces are measured by the state's time, which only entries move (safety rule S2). So while garbage waits, an
+        # entry moves it on a quiet cluster too.
+        if state.released or state.sessions_ended:
             await self._ledger.propose(ReportTime())
         count = await self._delete_released()
         self._watch_time()
@@ -106,30 +106,12 @@ class GarbageCollector:
         time_ms = self._time_ms
         return count + await self._retry_leftovers(time_ms) + await self._delete_leftovers(time_ms)
 
-    def _is_time_due(self) -> bool:
-        """Whether an entry should move the state's time.
-
-        Graces are measured by that time, which only entries move (safety rule S2). So on a quiet cluster one comes once
-        something may be due, and every GC_TIME_REPORT_INTERVAL_S while something waits: a time that stood still for
-        longer looks like a step (`_watch_time`).
-        """
-        state = self._ledger.state
-        due_ms = next_due_ms(
-            state.released, state.sessions_ended, grace_ms=self._grace_ms, already_listed=self._sessions_listed
-        )
-        if due_ms is None:
-            return False
-        quiet_s = self._clock.monotonic_s() - self._time_moved_s
-        return quiet_s >= GC_TIME_REPORT_INTERVAL_S or state.time_ms + quiet_s * 1000 >= due_ms
-
     def _watch_time(self) -> None:
         """Note a step of the state's time: it moved `CLOCK_STEP_MS_MAX` further than the monotonic clock (S21)."""
         time_ms, now_s = self._ledger.state.time_ms, self._clock.monotonic_s()
         unseen_ms = time_ms - self._time_ms - (now_s - self._time_seen_s) * 1000
         if self._time_ms != NO_TIME and unseen_ms > CLOCK_STEP_MS_MAX:
             self._stepped_s = now_s
-        if time_ms != self._time_ms:
-            self._time_moved_s = now_s
         self._time_ms, self._time_seen_s = time_ms, now_s
 
     async def _delete_released(self) -> int:

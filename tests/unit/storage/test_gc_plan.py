@@ -14,7 +14,6 @@ from storage.gc_plan import (
     SessionsPlan,
     judge_listed,
     may_discard,
-    next_due_ms,
     plan_released,
     plan_sessions,
 )
@@ -170,30 +169,6 @@ class TestSessions:
         assert sessions_plan(ended, GRACE_MS + DAY_MS) == SessionsPlan(
             first=(SessionId(6),), last=(SessionId(4), SessionId(9))
         )
-
-
-NO_OBJECTS: Mapping[str, Milliseconds] = MappingProxyType({})
-
-
-@pytest.mark.parametrize(
-    ("released", "sessions_ended", "already_listed", "due_ms"),
-    [
-        (NO_OBJECTS, {}, set(), None),
-        ({"a": Milliseconds(2000), "b": Milliseconds(1000)}, {}, set(), 1000 + GRACE_MS),
-        ({"a": Milliseconds(2000), "b": Milliseconds(UNTIMED)}, {}, set(), UNTIMED),
-        ({"a": Milliseconds(2000)}, {ENDED: Milliseconds(1000)}, set(), 1000 + GRACE_MS),
-        ({"a": Milliseconds(2000)}, {ENDED: Milliseconds(1000)}, {ENDED}, 2000 + GRACE_MS),
-        (NO_OBJECTS, {ENDED: Milliseconds(1000)}, {ENDED}, 1000 + GRACE_MS + DAY_MS),
-        (NO_OBJECTS, {ENDED: Milliseconds(1), ENDED_LATER: Milliseconds(9)}, {ENDED}, 9 + GRACE_MS),
-    ],
-)
-def test_what_waits_says_when_the_time_is_to_be_known_next(
-    released: Mapping[str, Milliseconds],
-    sessions_ended: Mapping[SessionId, Milliseconds],
-    already_listed: set[SessionId],
-    due_ms: int | None,
-) -> None:
-    assert next_due_ms(released, sessions_ended, grace_ms=GRACE_MS, already_listed=already_listed) == due_ms
 
 
 def test_copies_of_a_tables_metadata_stay_with_their_topic_and_go_without_it() -> None:

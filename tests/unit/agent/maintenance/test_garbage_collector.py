@@ -13,11 +13,9 @@ from coordinator.commands.commands import ChunksCommitted, DeleteTopic, EndSessi
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.state import NO_TIME
 from protocol.limits import (
-    GC_CHECK_INTERVAL_S,
     GC_DELETIONS_PER_STEP_MAX,
     GC_RETRY_SECONDS_FIRST,
     GC_RETRY_SECONDS_MAX,
-    GC_TIME_REPORT_INTERVAL_S,
     LEDGER_SESSION_SECONDS,
     SNAPSHOTS_PER_GRACE,
 )
@@ -30,8 +28,6 @@ from tests.support.agent import ledger_parts
 from tests.support.agent.garbage_collection import GRACE_MS, garbage_collector
 from tests.support.agent.ledger_parts import DAY_MS, Parts, running_parts
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
-
-HOUR_S = 60 * 60
 
 
 class CountingStore(MemoryStore):
@@ -299,26 +295,6 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         assert dead not in parts.ledger.state.sessions_ended
         assert await cleaning.collect() == 0
         assert cleaning._sessions_listed == set()
-
-
-async def test_on_a_quiet_cluster_an_ended_session_asks_for_few_entries_until_its_second_listing() -> None:
-    ledger, store = MemoryLedger(), MemoryStore()
-    async with running_parts(ledger) as parts:
-        dead = parts.ledger.session
-        ledger.core.expire(dead)
-    async with running_parts(ledger) as parts:
-        assert await parts.maintenance_leader.claim()
-        collect = garbage_collector(parts, store).job.run_once
-        positions, hours = list[int](), 0
-        while dead in parts.ledger.state.sessions_ended:
-            hours += 1
-            assert hours < 26
-            for _ in range(int(HOUR_S / GC_CHECK_INTERVAL_S)):
-                parts.clock.seconds += GC_CHECK_INTERVAL_S
-                await collect()
-                positions.append(parts.ledger.state.position)
-    assert hours == 25  # the grace is a minute
-    assert len(set(positions)) < hours * HOUR_S / GC_TIME_REPORT_INTERVAL_S + 5
 
 
 async def test_leftovers_are_judged_page_by_page() -> None:
