@@ -1,4 +1,4 @@
-"""`make bench`: Penstock beside Apache Kafka on this machine; docs/design/benchmarks.md tells how to read the result.
+"""`make bench`: Penstock beside Apache Kafka on this machine; docs/design/benchmarks.md explains the result.
 
 The table goes to stdout, progress to stderr, every figure to benchmarks/results/NAME.json. Status 1: a row failed.
 """

@@ -123,6 +123,7 @@ def raw_field(data: bytes, field_id: int) -> bytes:
     Raises `ThriftWrong`, also where the struct has no such field, and `IndexError`.
     """
     at = found_id = 0
+    # Heads of fields are read here once more: `read_struct` makes no call for each field, since wide footers have many.
     while (head := data[at]) != 0:
         at += 1
         kind = head & 0x0F

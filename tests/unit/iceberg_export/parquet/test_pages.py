@@ -85,7 +85,7 @@ def test_a_column_that_is_not_read_needs_no_bytes() -> None:
     assert read.equals(rows.drop_columns(["value"]).slice(PAGE_ROWS, PAGE_ROWS))
 
 
-def test_stretches_that_are_no_pages_are_told() -> None:
+def test_stretches_that_are_no_pages_are_rejected() -> None:
     group, _, ends = opened(written(table(key_count=5)))
     for wrong in (ends[:3] + ends[4:], [*ends, ends[-1] - 1]):
         with pytest.raises(FileUnreadable, match="other stretches"):
@@ -103,7 +103,7 @@ def test_a_row_group_whose_columns_are_cut_at_other_rows_has_no_pages() -> None:
     assert column_pages(group, whole, 1_500) == []
 
 
-def test_a_page_of_another_size_is_told() -> None:
+def test_a_page_of_another_size_is_rejected() -> None:
     data = written(table(key_count=5))
     group, schema, ends = opened(data)
     found = column_pages(group, ends, PAGE_ROWS)

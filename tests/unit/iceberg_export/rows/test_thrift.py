@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: what is written is read again, and wrong bytes are told."""
+"""Thrift's compact protocol: what is written is read again, and wrong bytes are rejected."""
 
 import pytest
 from hypothesis import given
