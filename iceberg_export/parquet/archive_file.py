@@ -1,9 +1,9 @@
 """Writes one Parquet file of the lake, for an archive pass or for a merge of files.
 
-The caller passes rows in the order of (partition, offset), about a chunk at a time. Each time they are a row group; with
-`sizes` those of one partition are gathered to large ones (`iceberg_export.parquet.row_group`). The result is the file and the entries of the
-chunk index that serve its rows. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file; the
-rest of the file is in a temporary file. CPU work for a thread.
+The caller passes rows in the order of (partition, offset), about a chunk at a time. What is passed together is a row
+group; with `sizes` rows of one partition are gathered to large ones (`iceberg_export.parquet.row_group`). The result is
+the file and the entries of the chunk index that serve its rows. Memory is bounded by one row group and
+`ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file; the rest of the file is in a temporary file. CPU work for a thread.
 """
 
 import json
